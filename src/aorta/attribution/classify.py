@@ -95,9 +95,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Guess:
-    """The class that words speak for most, and two confidences from 0 to 1, as measured: that it is
-    this class, and that it is some user error.
-    """
+    """The class that words speak for most; how sure that is, and that it is some user error."""
 
     failure_class: FailureClass
     confidence: float
@@ -105,9 +103,7 @@ class Guess:
 
 
 def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) -> Said:
-    """What an event and the last lines of its log say; without an event, the last lines of all
-    logs; of this rank, where it is known.
-    """
+    """What an event and the last lines of its log, or of all logs, say; of this rank, if known."""
     sources = [log for log in logs if event is None or log == event.source] or logs
     lines = last_lines(sources, rank)
     raised = None if event is None else event.raised
@@ -222,9 +218,7 @@ def _of_text(text: str, much: float) -> Iterator[tuple[str, float]]:
 
 @cache
 def _lexicon() -> dict[str, re.Pattern[str]]:
-    """What messages speak of and what they say of it, in the words any system uses: features beside
-    the words themselves, worth a point of class on logs of other systems.
-    """
+    """What messages speak of, in the words any system uses: worth a point of class."""
     text = resources.files("aorta.attribution").joinpath("lexicon.toml").read_text(encoding="utf-8")
     words = tomllib.loads(text)
     notions = {**words["nouns"], **words["verbs"]}
@@ -307,9 +301,7 @@ def classified(said: Said) -> Guess:
 
 
 def may_stop(said: Said, failure_class: FailureClass) -> bool:
-    """Whether words alone may end a job: those of an exception, and of nothing that comes and goes
-    or is another's. A checkpoint that cannot be read may be one that is just being written.
-    """
+    """Whether words may end a job: of nothing that comes and goes or is another's."""
     own = failure_class in USER_ERRORS and failure_class is not FailureClass.CHECKPOINT_CORRUPT
     text = f"{said.message} {said.later}"
     of_others = any(_lexicon()[notion].search(text) for notion in _NOT_ITS_OWN)
@@ -322,9 +314,7 @@ def comes_and_goes(headline: str) -> bool:
 
 
 def named(events: Iterable[Event]) -> tuple[Event, ...]:
-    """The events, with the class of each exception that no pattern was certain of. What a wrapper
-    quotes is left out where words say no more than that something was raised.
-    """
+    """The events, with the classes of exceptions. What is quoted and says nothing is left out."""
     return tuple(event for each in events if (event := _with_class(each)) is not None)
 
 

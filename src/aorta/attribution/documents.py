@@ -179,9 +179,7 @@ _Name = Annotated[str, Field(max_length=200)]
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How one rank ended, as its launcher saw it: in a file of `--failures`, a cycle_info.json, or
-    a report to the service. `time`: seconds on any clock that the ranks of this cycle share.
-    """
+    """How one rank ended, as its launcher saw it. `time`: on any clock that the ranks share."""
 
     __pydantic_config__ = ConfigDict(strict=False)  # a mapping is one too; its values are strict
 
@@ -374,9 +372,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Finding:
-    """What failed. Of a cycle that did not (`state`) only the summary and the steps say anything:
-    its class is unknown, its confidence 0 and its fingerprint empty.
-    """
+    """What failed. Where nothing did (`state`), only the summary and the steps say anything."""
 
     failure_class: _Class
     confidence: float

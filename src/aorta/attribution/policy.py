@@ -102,9 +102,7 @@ def _is_certain_user_error(finding: Finding, policy: RestartPolicy) -> bool:
 
 
 def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
-    """Whether the job came past this place before, in this cycle or an earlier one: then something
-    around it has changed, a mount or a node, and a restart may heal it.
-    """
+    """Whether the job came past this place before: a mount or a node may have changed since."""
     if finding.failure_class in _FROM_OUTSIDE:
         return False
     return _came_far(finding) or any(made_progress(cycle) for cycle in history)
@@ -131,12 +129,7 @@ def _is_one_node_only(finding: Finding) -> bool:
 
 
 def _is_of_some_ranks_only(finding: Finding) -> bool:
-    """Some ranks alone show what all would show if the program, its files or its configuration were
-    wrong.
-
-    Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows
-    may well be a user error; but every rank imports modules and reads its command line.
-    """
+    """Not all show what all would if the program were wrong. Rank 0 has duties of its own."""
     if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
         return False
     return finding.suspect_ranks != (0,) or finding.failure_class in _DONE_BY_EVERY_RANK

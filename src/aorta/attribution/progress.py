@@ -215,9 +215,7 @@ def world_size(sources: Iterable[ReadableLog]) -> int | None:
 
 
 def steps_in(text: str) -> list[int]:
-    """The steps reported in `text`, in order: of the wording used most often among those that are
-    counts of steps: they grow, or their lines tell of a loss or a rate too.
-    """
+    """The steps reported in `text`, in order, of the wording used most often."""
     counts = _counts_in(text)
     return _most_often(filter(_grows, _by_wording(counts))) or _most_often(
         _by_wording(count for count in counts if count.sure)

@@ -172,9 +172,7 @@ _INSTRUCTIONS = (
 
 
 def create_mcp_server(roots: Sequence[Path], service: JsonClient | None = None) -> "MCPServer":
-    """Needs the extra `mcp`. It reads only files under its roots and, for decisions that a service
-    keeps, asks that service. What the caller did wrong is told to the caller.
-    """
+    """Needs the extra `mcp`. Decisions that a service keeps are asked of that service."""
     from mcp.server import MCPServer
     from mcp.server.mcpserver.exceptions import ToolError
 
@@ -278,11 +276,7 @@ class _Server(uvicorn.Server):
 
 
 def _stop_when_told(server: uvicorn.Server) -> None:
-    """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed.
-
-    From here on no handler raises: in a task of the loop, or in what the garbage collector calls,
-    that is lost. Started in the background by a shell, with Ctrl-C ignored, it stays deaf to it.
-    """
+    """SIGTERM and Ctrl-C end it cleanly, unless a shell told it to ignore them."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         server.should_exit = True  # the server looks ten times a second

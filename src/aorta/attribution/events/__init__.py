@@ -94,9 +94,7 @@ class Pattern(StrictModel):
         return re.compile(self.regex)
 
     def match(self, text: str, source: str = "", stack: str = "") -> re.Match[str] | None:
-        """The match, if `text` shows this pattern. Of an exception, as far as its traceback tells:
-        the program's own innermost source line, and all frames, outermost first.
-        """
+        """The match; `source`: the program's own line that raised, `stack`: all frames."""
         for required, place in ((self.source, source), (self.stack, stack)):
             if required is not None and not (place and re.search(required, place)):
                 return None

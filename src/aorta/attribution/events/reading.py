@@ -204,9 +204,7 @@ class ExceptionsFound:
     tracebacks: tuple[Traceback, ...] = ()
 
     def covers(self, line: LogLine, by_launcher: bool = False) -> bool:
-        """Whether a line is part of an exception's text; of a launcher's own lines only the
-        exception itself is.
-        """
+        """Whether a line is part of an exception; a launcher's, if it is its headline."""
         if by_launcher:
             return any(line.offset == each.line.offset for each in self.tracebacks)
         at = line.offset
@@ -352,9 +350,7 @@ def _written_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def _without_quoting(texts: Sequence[str]) -> Iterator[str]:
-    """Without lines that frames stand right below: they end no traceback, but quote what they were
-    raised from, as Ray does, or are another writer's.
-    """
+    """Without lines right above a frame: they quote, as Ray does, or are another writer's."""
     for text, below in zip_longest(texts, texts[1:], fillvalue=""):
         yield text if text[:1].isspace() or not FRAME.match(below) else ""
 

@@ -88,9 +88,7 @@ class ReadableLog:
 
     @cached_property
     def last_start(self) -> int:
-        """Where the last run begins in a log to which several were appended; 0 where one is seen.
-        The log of one rank, or a very large one, is taken as one.
-        """
+        """Where the last of several appended runs begins; 0 where there is one."""
         if self.rank is not None or self.size > _MOST_OF_SEVERAL_RUNS:
             return 0
         with self.opened() as stream:
@@ -114,9 +112,7 @@ class ReadableLog:
 
     @cached_property
     def _inflated(self) -> tuple[bytes, int] | None:
-        """The last bytes of what a gzipped file holds up to its end or damage (a crashed job rarely
-        closes its log), and how many lines stand before them; None where it is not packed.
-        """
+        """The end of what a gzipped file holds, and the lines before it; None: not packed."""
         if self.path is None:
             return None
         kept, left_out = bytearray(), 0
@@ -218,11 +214,7 @@ class Piece:
         return max(self.data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
 
     def line_at(self, position: int, holding: str = "") -> LogLine:
-        """The whole line around `position`, cleaned; a very long one is cut around it.
-
-        Where a logger folded several lines into one, that of them which is `holding` the text
-        looked for.
-        """
+        """The line around `position`; of those folded into one, that `holding` a text."""
         data = self.data
         low, high = max(0, position - LONGEST_LINE), min(len(data), position + LONGEST_LINE)
         begin = max(low, max(data.rfind(end, low, position) for end in _LINE_ENDS) + 1)

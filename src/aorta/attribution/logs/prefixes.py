@@ -86,9 +86,7 @@ def _month_and_day(date: str) -> tuple[int, int]:
 
 
 def in_one_calendar(moments: Iterable[float]) -> dict[float, float]:
-    """Each moment of one cycle with its place on one time line: a cycle is shorter than half a
-    year, so January comes after December.
-    """
+    """Each moment on one time line. A cycle is short, so January comes after December."""
     known = set(moments)
     latest = max(known, default=0.0)
     return {at: at + _YEAR if latest - at > _YEAR / 2 else at for at in known}
@@ -175,9 +173,7 @@ _BAR = re.compile(
 
 
 def _plain(raw: str) -> str:
-    """Without colours. What is glued behind a progress bar, which leaves its line open, is a line
-    of its own.
-    """
+    """Without colours, and without a progress bar that the text is glued to."""
     text = TERMINAL_SEQUENCE.sub("", raw) if "\x1b" in raw else raw
     bar = _BAR.match(text) if "|" in text and "]" in text else None
     return text[bar.end() :] if bar else text
@@ -249,9 +245,7 @@ def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
 
 
 def _before_frames(lines: list[str]) -> re.Pattern[str] | None:
-    """Whatever stands before the frames of tracebacks is no part of them. Where its first word is
-    numbered, that names a rank, a host or a pod.
-    """
+    """What stands before frames is no part of them; a numbered word there names who wrote."""
     befores = (found["before"] for text in lines if (found := _FRAME.match(text)))
     shapes = Counter(_MASK.sub("#", before) for before in befores)
     if not shapes:

@@ -130,9 +130,7 @@ def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) 
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    """The answer for what could not be served. Never with what the caller or the database said: it
-    may hold a path, a secret, or an address.
-    """
+    """The answer for what could not be served, without what the caller or the database said."""
     match error:
         case PathRefusedError():
             status = 400 if error.code == "invalid_path" else 403
@@ -203,9 +201,7 @@ def _peer_routes(jail: PathJail, analyses: Analyses) -> APIRouter:
         wait: Annotated[bool, Query()] = True,  # as the peer does
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> dict[str, Any]:
-        """The result for a log; asking for one that was not reported as finished starts its
-        analysis.
-        """
+        """The result for a log; asking for one starts its analysis."""
         report = _report_of(Path("/".join(jail.check_name(log_path))))
         key = CycleKey(report.job_id, report.cycle_id)
         answer = await analyses.answer(key)

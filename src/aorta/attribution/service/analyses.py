@@ -99,9 +99,7 @@ N = TypeVar("N", int, float)
 
 
 def analyse(told: Reported, growing: bool, jail: PathJail, no_progress_limit: int) -> Answer:
-    """Finding and decision of a cycle, as they are stored and sent. `growing`: its logs may still
-    be written.
-    """
+    """Finding and decision of a cycle. `growing`: its logs may still be written."""
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
     silent = _silent(_paths_in(reports))
     if growing:
@@ -122,9 +120,7 @@ def _paths_in(reports: Iterable[CycleReport]) -> set[str]:
 
 
 def _silent(paths: Iterable[str]) -> set[str]:
-    """Which of these paths do not answer in time. Who looks there waits on until this process is
-    killed.
-    """
+    """Which of these paths do not answer in time; who looks there waits until this process ends."""
     pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
     looks = {pool.submit(os.path.exists, path): path for path in paths}
     return {looks[late] for late in wait(looks, _ANSWERS_WITHIN).not_done}
@@ -218,9 +214,7 @@ _context = multiprocessing.get_context("forkserver")
 
 
 class Workers:
-    """Runs analyses, each in a process of its own, forked from a server that has everything loaded;
-    a few at once.
-    """
+    """Runs analyses, each in a process forked from a server that has everything loaded."""
 
     def __init__(self, jail: PathJail, no_progress_limit: int) -> None:
         self._jail, self._no_progress_limit = jail, no_progress_limit
@@ -232,7 +226,7 @@ class Workers:
         forkserver.ensure_running()
 
     async def analyse(self, told: Reported, growing: bool) -> Answer:
-        """UNKNOWN where it takes too long, or is killed again and again."""
+        """Finding and decision of a cycle. `growing`: its logs may still be written."""
         async with self._turns:
             for _ in range(_ATTEMPTS):
                 try:
@@ -289,9 +283,7 @@ _TRY_AGAIN = 1.0  # seconds until a store that refused is asked again
 
 
 class Metrics:
-    """What is counted, in the names of the contracts. A registry of its own: two services in one
-    process do not count together.
-    """
+    """What is counted, in the names of the contracts, of this service alone."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -368,9 +360,7 @@ class Analyses:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def report(self, report: CycleReport, growing: bool = False) -> tuple[bool, bool]:
-        """Keep a report and see that its cycle is analysed. Returns (is decided, was known
-        already). `growing`: it comes before the last lines of the logs.
-        """
+        """Keep a report and see to its cycle. Returns whether it is decided, and was known."""
         self._metrics.triggers.inc()
         key = CycleKey(report.job_id, report.cycle_id)
         body = report.model_dump_json(exclude_defaults=True)
@@ -385,11 +375,7 @@ class Analyses:
         return cycle.answer is not None, not is_new
 
     async def answer(self, key: CycleKey, wait: float = 0.0) -> Answer | None:
-        """The answer, the moment it is known; None when `wait` seconds were not enough.
-
-        A cycle that nobody has reported yet is waited for like any other: a leader may ask before
-        its agents report.
-        """
+        """The answer, the moment it is known, reported already or not; None: not in time."""
         cycle = await self._cycle(key)
         if cycle.answer is None and wait:
             with suppress(TimeoutError):

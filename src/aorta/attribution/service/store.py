@@ -146,9 +146,7 @@ class Store:
 
     @_queued
     def add_report(self, connection: sa.Connection, key: CycleKey, digest: str, body: str) -> bool:
-        """Keep what an agent said (JSON), unless it is there already, by its digest. Returns
-        whether it is new.
-        """
+        """Keep what an agent said (JSON), by its digest. Returns whether it is new."""
         now = time.time()
         connection.execute(_NEW_CYCLE, {**key.values, "now": now})
         values = {**key.values, "now": now, "digest": digest, "body": body}

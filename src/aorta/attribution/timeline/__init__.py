@@ -54,9 +54,7 @@ class Facts:
 
     @property
     def places(self) -> dict[int, str]:
-        """Where ranks ran, by the launcher and by what was written of their ends: not of all of
-        them, so a node that is missing may still be one of this job.
-        """
+        """Where ranks ran, as far as the launcher or what was written of their ends tells."""
         return {end.rank: end.node for end in self.failures if end.node} | self.nodes
 
 
@@ -75,9 +73,7 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 
 
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
-    """The last event of a role that each rank shows, one that blames a rank before one that blames
-    none. Of one line that several patterns read, the one that says whose it is speaks for all.
-    """
+    """The last event of a role that each rank shows, one that blames a rank first."""
     events = [event for event in facts.reading.events if event.role is role]
     events.sort(key=lambda event: event.blamed is not None)
     known = {(event.source, event.offset) for event in events if event.rank is not None}
@@ -130,9 +126,7 @@ def went_on(event: Event) -> bool:
 
 
 def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = None) -> list[str]:
-    """What the same rank wrote to the same log in the moment after, or from `begin` on; up to
-    `stop`, where that is after the event.
-    """
+    """What the same rank wrote to the same log after it, or from `begin` on, up to `stop`."""
     if begin is None:
         begin = event.offset if event.ends is None else event.ends
     most = begin + LOOK_AROUND
@@ -206,9 +200,7 @@ def states_a_failure(text: str) -> bool:
 
 
 def without_failure(facts: Facts, unexplained: bool) -> tuple[CycleState, str] | None:
-    """Why there is no failure to name, and the words for it: all ranks exited with 0, whatever they
-    wrote; or, where a failure is `unexplained`, the logs end well or while steps are made.
-    """
+    """Why there is no failure to name, and the words for it; None where there is one."""
     ends = facts.failures
     everybody = bool(ends) and {end.rank for end in ends} >= set(facts.ranks)
     if everybody and all(end.exit_code == 0 and not end.failed for end in ends):
@@ -220,9 +212,7 @@ def without_failure(facts: Facts, unexplained: bool) -> tuple[CycleState, str] |
 
 
 def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None:
-    """Whether logs end well, or in the middle of their steps; None where it does not show, or a
-    failure is stated after them.
-    """
+    """Whether logs end well, or in the middle of their steps; None where it does not show."""
     ends = [tail_of(source, _TAIL).rstrip() for source in sources if source.size]
     last = [text.splitlines()[-_LAST_FEW:] for text in ends if text]
     if any(map(_fails_at_last, last)):

@@ -92,11 +92,7 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
 
 
 def _is_follower(events: Sequence[Event], who: Who) -> bool:
-    """Whether the last exception of a rank says that it waited for, or lost, somebody else.
-
-    Where the lines of several ranks cannot be told apart, who failed by himself is looked for
-    first.
-    """
+    """Whether the last exception of a rank says that it waited for, or lost, somebody else."""
     fatal = [event for event in events if event.is_exception]
     roots = [event for event in events if event.role is Role.ROOT]
     if roots:
@@ -138,9 +134,7 @@ def _says_more(line: Event, last: Event) -> bool:
 
 
 def _may_end(line: Event, failure: RankEnd | None, wrapper: int | None) -> bool:
-    """Whether a rank can have ended with this line: it did not go on afterwards. `wrapper`: where
-    the traceback of who started the rank begins.
-    """
+    """Whether a rank can have ended with this line, behind which nobody but a wrapper wrote."""
     if (failure is not None and not failure.fits(line.failure_class)) or went_on(line):
         return False
     return line.failure_class not in _REFUSALS or is_last_word(line, wrapper)
@@ -211,9 +205,7 @@ def _before(earlier: RankEnd, later: RankEnd) -> bool:
 
 
 def _outranks(from_exit: FoundCause, told: Event) -> bool:
-    """A crash by signal is certain; only an equally certain line of its own says more about it, or
-    the exception after which the threads of native code aborted.
-    """
+    """Whether a crash by signal says more than this event of the same rank."""
     if from_exit.failure_class is FailureClass.ABORT and told.is_exception:
         return False
     return from_exit.certainty.weight > told.certainty.weight
@@ -339,11 +331,7 @@ def _behind(events: Sequence[Event]) -> tuple[int, ...]:
 
 
 def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
-    """The ranks that do not say so; of those that never reported only where they are few.
-
-    Who did not come to a meeting never wrote a word. Who did not come to a collective may have
-    written before it.
-    """
+    """The ranks that do not say so; of those that never reported only where they are few."""
     others = tuple(rank for rank in facts.ranks if rank not in known)
     if others:
         return others
@@ -357,10 +345,7 @@ def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
 
 
 def _lost_peer(facts: Facts, lost: dict[int | None, Event]) -> FoundCause:
-    """Ranks lost a peer that says nothing: the one they name, or the one that is silent. Who was
-    only ended by its launcher was there to the last: then the rank that lost its connection is all
-    that is known.
-    """
+    """The peer that ranks name, or that is silent, unless its launcher ended it after them."""
     events = list(lost.values())
     event = next((each for each in events if each.blamed is not None), events[0])
     silent = _others(facts, lost) if event.blamed is None else (event.blamed,)

@@ -115,10 +115,7 @@ def _fingerprint(cause: FoundCause, failure: Failure) -> str:
 
 
 def _failure(cause: FoundCause, facts: Facts) -> Failure:
-    """What failed, as `same_failure` compares it between cycles: the exceptions of the cause, else
-    what the pattern, the line or the exit says that names it. Without a class where words alone
-    name it: they may name it otherwise the next time.
-    """
+    """What failed, as `same_failure` compares it; without a class where words alone name it."""
     by_words = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
     kind = None if by_words or cause.unexplained else cause.failure_class
     if cause.events and cause.events[0].chain:
@@ -208,17 +205,13 @@ def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
 
 
 def _words(cause: FoundCause, facts: Facts) -> str:
-    """Its words; where only an end is known, the last of its last few lines that states a
-    failure.
-    """
+    """Its words; where only an end is known, the last line that states a failure."""
     lines = last_lines(_logs_of(cause, facts), cause.rank) if cause.unexplained else []
     return next((line.strip() for line in _stated(lines)), cause.words)
 
 
 def speaks_of_a_failure(said: Said) -> bool:
-    """Whether there is anything to be read: a message, or a statement among the last few lines.
-    Types that blame the program say all.
-    """
+    """Whether there is anything to be read: a message, or a statement in the last lines."""
     if said.kind:
         return OF_THE_PROGRAM.match(said.kind) is None
     return bool(said.message) or any(_stated(said.around))
@@ -257,9 +250,7 @@ def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
 
 
 def _alone(guilty: set[int], cause: FoundCause, facts: Facts) -> tuple[int | None, int | None]:
-    """Of how many nodes only one, and of how many ranks only some show the failure, where others
-    came past it; None where that is not so, or not known.
-    """
+    """Of how many nodes only one, of how many ranks only some show it; None: not known."""
     if not guilty:
         return _one_place_of(cause, facts), None
     beside = _ended_beside(guilty, facts)
@@ -274,9 +265,7 @@ def _alone(guilty: set[int], cause: FoundCause, facts: Facts) -> tuple[int | Non
 
 
 def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
-    """By the hosts or pods whose lines show the failure, and whose lines show that they came past
-    it.
-    """
+    """The same by the hosts or pods whose lines show it, or that they came past it."""
     own = (cause.failure_class, Role.ROOT)
     placed = [event for event in facts.reading.events if event.node]
     shown = {event.node for event in placed if (event.failure_class, event.role) == own}
@@ -285,9 +274,7 @@ def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
 
 
 def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
-    """Ranks that came past what stopped these, or of which nothing is known that would say
-    otherwise: one that its agent stopped before it could come to the place says nothing.
-    """
+    """Ranks that came past what stopped these, or of which nothing is known that says otherwise."""
     followers = {e.rank for e in facts.reading.events if e.role in FOLLOWS and e.rank is not None}
     everybody = set(range(max([*guilty, *facts.ranks]) + 1))
     unheard = set() if facts.heard is None else everybody - facts.heard
@@ -297,9 +284,7 @@ def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
 
 
 def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
-    """Silent ranks that were ended in the moment these failed, by the same agent or on the same
-    node: they run the same program with the same files, and had no time to show it too.
-    """
+    """Ranks that the same agent ended in the moment these failed: they had no time to show it."""
     ended = {failure.rank: failure for failure in facts.failures}
 
     def place(rank: int) -> str | None:
@@ -321,9 +306,7 @@ def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
 
 
 def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
-    """Whether it is seen that no step had been made: by a count at zero, by what was being built,
-    or by a demand that can never be met.
-    """
+    """Whether it is seen that no step was made, or that the demand can never be met."""
     if facts.progress.made or not cause.events:
         return False
     event = cause.events[0]
@@ -338,9 +321,7 @@ def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
 
 
 def _is_taken_by_another(text: str) -> bool:
-    """Whether another process holds most of the device: it may be gone at the next start. In a
-    container one's own process has another number outside, and holds what it allocated.
-    """
+    """Whether another process, and not this one under another number, holds the device."""
     found = _OF_ANOTHER.search(text)
     if found is None:
         return False
