@@ -22,6 +22,7 @@ from pydantic import (
 
 from aorta.core.failure import Failure, failure_from_json, failure_to_json
 from aorta.core.templates import shortened
+from aorta.core.trial import Ended
 
 
 class FailureClass(StrEnum):
@@ -168,10 +169,7 @@ def _signal(value: object) -> object:
 
 WHOLE = BeforeValidator(_whole)
 _STRICT = Field(strict=True)
-_NUMBER = Annotated[int, Field(ge=1, le=64, strict=True)]
-_NAMES = "|".join(sorted(name.removeprefix("SIG") for name in signal.Signals.__members__))
-_NAME = Annotated[str, Field(pattern=rf"^(?:(?:SIG)?(?:{_NAMES})|[1-9]|[1-5][0-9]|6[0-4])$")]
-_Signal = Annotated[_NUMBER, BeforeValidator(_signal, json_schema_input_type=_NUMBER | _NAME)]
+_Signal = Annotated[int, Field(ge=1, le=64, strict=True), BeforeValidator(_signal)]
 Rank = Annotated[int, Field(ge=0, lt=1 << 31, strict=True), WHOLE]
 LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
 _Name = Annotated[str, Field(max_length=200)]
@@ -252,30 +250,19 @@ class RankEnd:
 
     @property
     def words(self) -> str:
-        number = self.died_of
         if self.hung:
             return f"rank {self.rank} stopped making progress and was ended"
-        if number is not None:
-            try:
-                name = signal.Signals(number).name
-            except ValueError:
-                name = f"signal {number}"
-            return f"rank {self.rank} died of {name}"
-        return f"rank {self.rank} exited with code {self.exit_code}"
+        number = self.died_of
+        if number is None:
+            return f"rank {self.rank} exited with code {self.exit_code}"
+        return f"rank {self.rank} died of {Ended(signal=number).text}"
 
     def completed_by(self, other: "RankEnd") -> "RankEnd":
         """The same end with what another witness of it adds."""
-        unknown = self.exit_code is None and self.signal is None
-        return replace(
-            self,
-            exit_code=other.exit_code if unknown else self.exit_code,
-            signal=other.signal if unknown else self.signal,
-            time=self.time if self.time is not None else other.time,
-            node=self.node or other.node,
-            device=self.device or other.device,
-            error_file=self.error_file or other.error_file,
-            stopped_by_agent=self.stopped_by_agent or other.stopped_by_agent,
-        )
+        ended = self.exit_code is not None or self.signal is not None
+        kept = {"exit_code", "signal"} if ended else set()
+        more = {k: v for k, v in vars(other).items() if k not in kept and not getattr(self, k)}
+        return replace(self, **more)
 
 
 def _recorded_failure(content: object) -> Failure | None:
@@ -416,6 +403,7 @@ class Attribution:
 # ---- as documents
 
 SCHEMA = "aorta.attribution/1"
+_LONGEST_LINE = 160  # of evidence, for a terminal
 # What `past_cycle` reads of a finding: all that later cycles are compared with.
 REMEMBERED = ("fingerprint", "class", "last_step", "heartbeat_step", "lived_sec", "failure")
 _FINDING, _PAST_CYCLE = TypeAdapter(Finding), TypeAdapter(PastCycle)
@@ -443,45 +431,27 @@ def past_cycle(document: Mapping[str, Any], name: str = "") -> PastCycle | None:
         return None
 
 
-_NO_FAILURE = {CycleState.ENDED_WELL: "ENDED WELL", CycleState.STILL_RUNNING: "NO FAILURE SEEN"}
-_LONGEST_LINE = 160
-
-
 def described(attribution: Attribution) -> str:
     """The answer for a terminal, the action first."""
     finding, decision = attribution.finding, attribution.decision
+    made = f"{finding.first_step} to {finding.last_step}"
+    steps = f"  steps     {'none reported' if finding.last_step is None else made}"
     if finding.state is not CycleState.FAILED:
-        return f"{_NO_FAILURE[finding.state]}  {finding.summary}\n  steps     {_steps(finding)}"
+        ended_well = finding.state is CycleState.ENDED_WELL
+        state = "ENDED WELL" if ended_well else "NO FAILURE SEEN"
+        return f"{state}  {finding.summary}\n{steps}"
+    root = [f"{name} {value}" for name, value in vars(finding.root).items() if value is not None]
     rows = [
         f"{decision.action}  {decision.reason}",
         f"  class     {finding.failure_class} (confidence {finding.confidence:.2f})",
-        f"  root      {_place(finding.root)}",
-        f"  steps     {_steps(finding)}",
+        f"  root      {', '.join(root) or 'nobody in particular'}",
+        steps,
         f"  bug       {finding.fingerprint}",
         f"  rule      {decision.rule}",
     ]
     rows += [f"  advice    {advice.text}" for advice in decision.advice]
-    rows += [
-        f"  followed  rank {', '.join(map(str, cascade.ranks))}: {cascade.failure_class}"
-        for cascade in finding.cascade
-    ]
-    rows += [
-        f"  {line.file}:{line.line}: {shortened(line.text, _LONGEST_LINE)}"
-        for line in finding.evidence
-    ]
+    for follower in finding.cascade:
+        ranks = ", ".join(map(str, follower.ranks))
+        rows.append(f"  followed  rank {ranks}: {follower.failure_class}")
+    rows += [f"  {e.file}:{e.line}: {shortened(e.text, _LONGEST_LINE)}" for e in finding.evidence]
     return "\n".join(rows)
-
-
-def _place(root: Root) -> str:
-    parts = [
-        f"rank {root.rank}" if root.rank is not None else "",
-        f"node {root.node}" if root.node else "",
-        f"device {root.device}" if root.device else "",
-    ]
-    return ", ".join(part for part in parts if part) or "nobody in particular"
-
-
-def _steps(finding: Finding) -> str:
-    if finding.last_step is None:
-        return "none reported"
-    return f"{finding.first_step} to {finding.last_step}"

@@ -124,7 +124,6 @@ def _needed(finding: Finding) -> float:
 
 
 def _is_one_node_only(finding: Finding) -> bool:
-    """One node alone shows what the program would show on all: that node is the suspect."""
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
 
 
@@ -150,9 +149,8 @@ def _recurs(
     certain = _is_certain_user_error(finding, policy)
     # A certain user error needs no word on progress: the restart it was given did not heal it.
     silent = reached(finding) is None and finding.lived_sec is None
-    if again and (
-        (certain and silent) or (now.idle and (certain or _is_restarted_once(finding, policy)))
-    ):
+    pointless = now.idle and (certain or _is_restarted_once(finding, policy))
+    if again and (pointless or (certain and silent)):
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
     if 0 < limit <= now.idle:
         times = f"{now.idle} cycles in a row ended without progress"
@@ -178,10 +176,7 @@ def _restart(
 ) -> tuple[str, str]:
     """The name of the rule by which it restarts, and why."""
     if _is_one_node_only(finding):
-        return (
-            "one_node_only",
-            f"only one of {finding.one_node_of} nodes shows it; leave that node out",
-        )
+        return "one_node_only", f"one of {finding.one_node_of} nodes shows it; leave that out"
     if _is_of_some_ranks_only(finding):
         alone = f"not all of the {finding.some_ranks_of} ranks show it"
         return "some_ranks_only", alone + _STOPS_NEXT
@@ -202,11 +197,8 @@ def _because(finding: Finding, why: str) -> str:
 
 
 def _advice(finding: Finding) -> tuple[Advice, ...]:
-    advice = finding.advice
-    suspicious = _is_one_node_only(finding) or finding.failure_class in {
-        _C.HARDWARE_FAULT,
-        _C.LINK_FAULT,
-    }
-    if suspicious and finding.root.node:
-        advice = (Advice("exclude_node", f"exclude node {finding.root.node}"), *advice)
-    return advice
+    broken = finding.failure_class in {_C.HARDWARE_FAULT, _C.LINK_FAULT}
+    if finding.root.node and (broken or _is_one_node_only(finding)):
+        exclude = Advice("exclude_node", f"exclude node {finding.root.node}")
+        return (exclude, *finding.advice)
+    return finding.advice

@@ -286,43 +286,32 @@ def weak_event(
 
 def _end(event: Event, groups: dict[str, str]) -> Event | None:
     """The exit of the ranks that a line names, or what it says of nobody in particular."""
-    told = next((groups[name] for name in _SIGNAL_GROUPS if name in groups), None)
-    number = None if told is None else signal_number(told)
+    name = next((groups[group] for group in _SIGNAL_GROUPS if group in groups), None)
+    number = None if name is None else signal_number(name)
     code = int(groups["code"]) if "code" in groups else None
     if number is None and code is None:
         return None
-    if code is not None and code < 0:
-        number, code = -code, None
-    memory = groups.get("signal", "").lower() == "out of memory"
-    ranks = _ranks(groups.get("ranks") or groups.get("local") or "")
-    ranks = ranks or ((event.rank,) if event.rank is not None else ())
-    ended = tuple(
-        RankEnd(rank, exit_code=code, signal=number, node=groups.get("node")) for rank in ranks
-    )
-    kind, certainty = RankEnd(0, exit_code=code, signal=number).meaning
-    if memory:
-        kind, certainty = FailureClass.HOST_OOM, Certainty.CERTAIN
-    if ended:
-        role = Role.CONFIRM if memory else Role.END
-        return replace(
+    own = () if event.rank is None else (event.rank,)
+    ranks = _ranks(groups.get("ranks") or groups.get("local") or "") or own
+    end = RankEnd(0, code, number, node=groups.get("node"))
+    kind, certainty = end.meaning
+    if ranks:
+        event = replace(
             event,
-            role=role,
+            role=Role.END,
             failure_class=kind,
             certainty=certainty,
-            ended=ended,
-            rank=ended[0].rank,
+            ended=tuple(replace(end, rank=rank) for rank in ranks),
+            rank=ranks[0],
         )
-    if kind is FailureClass.UNKNOWN or RankEnd(0, code, number).was_asked_to_stop:
+        if groups.get("signal", "").lower() == "out of memory":
+            oom = {"failure_class": FailureClass.HOST_OOM, "certainty": Certainty.CERTAIN}
+            return replace(event, role=Role.CONFIRM, **oom)
+        return event
+    if kind is FailureClass.UNKNOWN or end.was_asked_to_stop:
         return None
     weaker = min(certainty, event.certainty, key=lambda each: each.weight)
-    return replace(
-        event,
-        failure_class=kind,
-        role=Role.ROOT,
-        certainty=weaker,
-        signature=kind.value,
-        is_end=True,
-    )
+    return replace(event, failure_class=kind, certainty=weaker, signature=kind.value, is_end=True)
 
 
 def _ranks(told: str) -> tuple[int, ...]:

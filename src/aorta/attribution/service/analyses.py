@@ -15,14 +15,14 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from pydantic import Field
@@ -31,12 +31,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from aorta.attribution import attribute
 from aorta.attribution.documents import (
     WHOLE,
+    Action,
     Advice,
+    Decision,
     Evidence,
     LogPath,
     LogSource,
     LogTail,
-    PastCycle,
     Rank,
     RankEnd,
     attribution_document,
@@ -95,7 +96,6 @@ _LOOKS_AT_ONCE = 256
 _LOOK_AGAIN = 0.25  # seconds between two looks at a log's size
 _STILL = 1.5  # seconds: the peer's log server writes once a second
 _STILL_AT_MOST = 10.0
-N = TypeVar("N", int, float)
 
 
 def analyse(told: Reported, growing: bool, jail: PathJail, no_progress_limit: int) -> Answer:
@@ -146,23 +146,28 @@ def _gather(
         for report in reports
         for failure in report.failures
     }
-    nodes = {rank: failure.node for rank, failure in failures.items()}
+    nodes: dict[int | None, str | None] = {rank: end.node for rank, end in failures.items()}
     paths = {path for report in reports for path in report.log_paths}
-    logs = tuple(_logs(paths - silent, jail, nodes))
+    logs = [log for path in sorted(paths - silent) for log in _logs(path, jail)]
+    at_hand = {log.rank for log in logs} - {None}  # the log itself says more than its end
+    findings = ((name, json.loads(answer).get("finding")) for name, answer in told.earlier)
+    history = (past_cycle(finding, name) for name, finding in findings if finding)
+    steps = [r.heartbeat_step for r in reports if r.heartbeat_step is not None]
+    lives = [report.lifetime for report in reports if report.lifetime is not None]
     return Evidence(
-        logs=logs,
-        tails=tuple(_tails(reports, nodes, {log.rank for log in logs} - {None})),
+        logs=tuple(replace(log, node=nodes.get(log.rank)) for log in logs),
+        tails=tuple(
+            LogTail(tail.text, tail.rank, nodes.get(tail.rank), f"tail from {report.agent}")
+            for report in reports
+            for tail in report.tails
+            if tail.rank not in at_hand
+        ),
         failures=tuple(failures.values()),
-        history=tuple(_history(told.earlier)),
-        heartbeat_step=_most(report.heartbeat_step for report in reports),
-        lived_sec=_most(report.lifetime for report in reports),
+        history=tuple(cycle for cycle in history if cycle is not None),
+        heartbeat_step=max(steps, default=None),
+        lived_sec=max(lives, default=None),
         follow_links=False,
     )
-
-
-def _most(values: Iterable[N | None]) -> N | None:
-    """The largest of what agents told; None where none told."""
-    return max((value for value in values if value is not None), default=None)
 
 
 def _failure(end: RankEnd, silent: set[str], jail: PathJail) -> RankEnd:
@@ -173,36 +178,12 @@ def _failure(end: RankEnd, silent: set[str], jail: PathJail) -> RankEnd:
     return replace(end, error_file=None)
 
 
-def _logs(
-    paths: Iterable[str], jail: PathJail, nodes: Mapping[int, str | None]
-) -> Iterator[LogSource]:
-    """What is there of the paths that may be read. An empty or missing one is no error."""
-    for path in sorted(paths):
-        try:
-            found = find_logs([jail.admit(path)])
-        except (UsageError, OSError):
-            continue
-        for log in found:
-            yield log if log.rank is None else replace(log, node=nodes.get(log.rank))
-
-
-def _tails(
-    reports: Iterable[CycleReport], nodes: Mapping[int, str | None], at_hand: set[int | None]
-) -> Iterator[LogTail]:
-    for report in reports:
-        for tail in report.tails:
-            if tail.rank in at_hand:
-                continue  # the log itself says more than its end
-            node = None if tail.rank is None else nodes.get(tail.rank)
-            yield LogTail(tail.text, tail.rank, node, f"tail from {report.agent}")
-
-
-def _history(earlier: Iterable[tuple[str, str]]) -> Iterator[PastCycle]:
-    for name, answer in earlier:
-        finding = json.loads(answer).get("finding")
-        cycle = past_cycle(finding, name) if finding else None
-        if cycle is not None:
-            yield cycle
+def _logs(path: str, jail: PathJail) -> Sequence[LogSource]:
+    """What is there of a path, if it may be read. An empty or missing one is no error."""
+    try:
+        return find_logs([jail.admit(path)])
+    except (UsageError, OSError):
+        return ()
 
 
 # ---- who runs them
@@ -226,7 +207,7 @@ class Workers:
         forkserver.ensure_running()
 
     async def analyse(self, told: Reported, growing: bool) -> Answer:
-        """Finding and decision of a cycle. `growing`: its logs may still be written."""
+        """UNKNOWN where it takes too long, or is killed again and again."""
         async with self._turns:
             for _ in range(_ATTEMPTS):
                 try:
@@ -264,13 +245,9 @@ def _run(sender: Connection, *arguments: Any) -> None:
 
 
 def _no_answer(why: str) -> Answer:
-    decision = {
-        "action": "UNKNOWN",
-        "reason": f"{why}; restarting is the safe answer",
-        "rule": "analysis_failed",
-        "advice": [],
-    }
-    return {"finding": None, "decision": decision}
+    reason = f"{why}; restarting is the safe answer"
+    decision = Decision(Action.UNKNOWN, reason, "analysis_failed")
+    return {"finding": None, "decision": asdict(decision)}
 
 
 # ---- one decision a cycle
