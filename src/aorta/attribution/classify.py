@@ -219,8 +219,7 @@ def _of_text(text: str, much: float) -> Iterator[tuple[str, float]]:
 @cache
 def _lexicon() -> dict[str, re.Pattern[str]]:
     """What messages speak of, in the words any system uses: worth a point of class."""
-    text = resources.files("aorta.attribution").joinpath("lexicon.toml").read_text(encoding="utf-8")
-    words = tomllib.loads(text)
+    words = tomllib.loads(_data("lexicon.toml"))
     notions = {**words["nouns"], **words["verbs"]}
     return {name: re.compile(rf"(?<![\w<])(?:{regex})(?![\w>])") for name, regex in notions.items()}
 
@@ -257,23 +256,19 @@ class ConfidenceFit:
         return 1 / (1 + math.exp(-odds))
 
 
-@dataclass(frozen=True)
-class _LinearModel:
-    classes: tuple[str, ...]
-    weights: Mapping[str, str]  # of each word its `class:weight` entries
-    of_class: ConfidenceFit
-    of_user_error: ConfidenceFit
-
-
 @cache
-def _model() -> _LinearModel:
-    """The model's file: its classes, its two calibrations, then a line a word."""
-    text = resources.files("aorta.attribution").joinpath(WEIGHTS).read_text(encoding="utf-8")
-    classes, calibrations, *lines = text.splitlines()
+def _model() -> tuple[list[str], dict[str, str], ConfidenceFit, ConfidenceFit]:
+    """The model's file: its classes, a line a word with its `class:weight` entries, and how sure it
+    is of a class and of a user error.
+    """
+    classes, calibrations, *lines = _data(WEIGHTS).splitlines()
     numbers = [float(number) for number in calibrations.split()]
     weights = {word: entries for word, _, entries in (line.partition("\t") for line in lines)}
-    fits = (ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:]))
-    return _LinearModel(tuple(classes.split()), weights, *fits)
+    return classes.split(), weights, ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:])
+
+
+def _data(name: str) -> str:
+    return resources.files("aorta.attribution").joinpath(name).read_text(encoding="utf-8")
 
 
 def shares_of(sums: Mapping[str, float]) -> tuple[FailureClass, float, float]:
@@ -290,14 +285,14 @@ def classified(said: Said) -> Guess:
     """What a failure is by its words. Types that blame the program are taken at their word."""
     if said.kind and OF_THE_PROGRAM.match(f"{said.kind}: {said.message}".removesuffix(": ")):
         return Guess(FailureClass.USER_EXCEPTION, _OF_PROGRAM_TYPE, 0.0)
-    model = _model()
-    sums = dict.fromkeys(model.classes, 0.0)
+    classes, weights, of_class, of_user_error = _model()
+    sums = dict.fromkeys(classes, 0.0)
     for word, much in features(said).items():
-        for entry in model.weights.get(word, "").split():
+        for entry in weights.get(word, "").split():
             column, _, weight = entry.partition(":")
-            sums[model.classes[int(column)]] += much * int(weight) / SCALE
+            sums[classes[int(column)]] += much * int(weight) / SCALE
     best, share, user_error = shares_of(sums)
-    return Guess(best, model.of_class(share), model.of_user_error(user_error))
+    return Guess(best, of_class(share), of_user_error(user_error))
 
 
 def may_stop(said: Said, failure_class: FailureClass) -> bool:

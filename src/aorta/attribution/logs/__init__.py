@@ -27,7 +27,7 @@ BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _SAMPLE = 24 << 10
 _SAMPLED_LINE = 600
-_MOST_SAMPLED = 100  # lines
+_MOST_SAMPLED = 50  # lines of each end
 _MOST_KEPT = 16 << 20  # bytes of a packed file, which may hold any number of zeros
 
 _GZIP = b"\x1f\x8b"
@@ -75,9 +75,9 @@ class ReadableLog:
         head, tail = ends_of(self, _SAMPLE, 2 * _SAMPLE)
         text = head if self.size <= _SAMPLE else f"{head}\n{tail}"
         lines = [line[:_SAMPLED_LINE] for line in re.split(r"[\r\n]+", text) if line.strip()]
-        half = _MOST_SAMPLED // 2
-        sample = lines if len(lines) <= _MOST_SAMPLED else [*lines[:half], *lines[-half:]]
-        return learn(sample, of_one_rank=self.rank is not None)
+        if len(lines) > 2 * _MOST_SAMPLED:
+            lines = [*lines[:_MOST_SAMPLED], *lines[-_MOST_SAMPLED:]]
+        return learn(lines, of_one_rank=self.rank is not None)
 
     @cached_property
     def began(self) -> float | None:
@@ -98,9 +98,9 @@ class ReadableLog:
         if again < 0 or _FAILED.search(data, 0, again) is None:
             return 0
         known, later = (
-            set(_DIGITS.sub(b"", part).split(b"\n")) for part in (data[:again], data[again:])
+            _DIGITS.sub(b"", part).split(b"\n") for part in (data[:again], data[again:])
         )
-        return data.rfind(banner) if len(later - known) >= _NEW_LINES else 0
+        return data.rfind(banner) if len({*later} - {*known}) >= _NEW_LINES else 0
 
     @contextmanager
     def opened(self) -> Iterator["_Tolerant"]:
@@ -199,16 +199,10 @@ class Piece:
 
     def occurrences(self, literal: bytes) -> list[int]:
         """Where `literal` stands in the piece's own part: all places, or the outermost if many."""
-        found: list[int] = []
-        position, end = self.data.find(literal, self.start, self.end), self.end
-        while position >= 0 and len(found) < _MOST_OCCURRENCES:
-            found.append(position)
-            position = self.data.find(literal, position + len(literal), self.end)
-        last: list[int] = []
-        while position >= 0 and len(last) < _MOST_OCCURRENCES and end >= 0:
-            end = self.data.rfind(literal, position, end)
-            last += [end] if end >= 0 else []
-        return found + last[::-1]
+        matches = re.compile(re.escape(literal)).finditer(self.data, self.start, self.end)
+        found = [match.start() for match in matches]
+        few = len(found) <= 2 * _MOST_OCCURRENCES
+        return found if few else found[:_MOST_OCCURRENCES] + found[-_MOST_OCCURRENCES:]
 
     def line_start(self, position: int) -> int:
         return max(self.data.rfind(end, 0, position) for end in _LINE_ENDS) + 1

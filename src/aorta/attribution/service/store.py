@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -84,7 +84,7 @@ class CycleKey:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"job_id": self.job_id, "cycle_id": self.cycle_id}
+        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,8 @@ def went_on(event: Event) -> bool:
     print a step or two before they are ended. A link may come back, and ranks tell of it.
     """
     stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
-    before = steps_in(_text(event, max(0, event.offset - LOOK_AROUND), event.offset))
+    above = _bytes(event, max(0, event.offset - LOOK_AROUND), event.offset)
+    before = steps_in(above.decode("utf-8", "replace"))
     many = not before or (stated and not event.is_exception)
     ends = event.source.size - LOOK_AROUND
     for begin in (None, ends) if ends > event.offset + LOOK_AROUND else (None,):
@@ -142,10 +143,6 @@ def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = 
     return lines
 
 
-def _text(event: Event, begin: int, stop: int) -> str:
-    return _bytes(event, begin, stop).decode("utf-8", "replace")
-
-
 def _bytes(event: Event, begin: int, stop: int) -> bytes:
     return b"".join(
         piece.data[piece.start : piece.end] for piece in pieces(event.source, begin, stop)
@@ -167,28 +164,24 @@ _STATEMENT = re.compile(
     r"crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
-_OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
-_WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
+_WENT_ON = re.compile(
+    r"\b(?:retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt)\b",
+    re.IGNORECASE,
+)
 _LAST_FEW = 5  # lines
 _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
     r"succeeded|successful(?:ly)?)\b|\b(?:finished|completed) (?:training|successfully)\b"
     r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\d+` reached"
     r"|\btotal training time\b|\bexit(?:s|ed) successfully\b"
+    r"|\bexit(?:ed|ing)?(?: with)?(?: (?:status|code))?[ :=]+0\b(?![.:\d])"
     r"|\bfinal (?:(?:test|eval\w*|val\w*|train\w*) )?(?:acc\w*|loss|score)\b"
     r"|^\W*(?:all )?(?:done|finished|completed?|success)\W*$",
     re.IGNORECASE,
 )
-_EXIT_ZERO = re.compile(
-    r"\bexit(?:ed|ing)?(?: with)?(?: (?:status|code))?[ :=]+0\b(?![.:\d])", re.IGNORECASE
-)
 _BADLY = re.compile(
     r"(?<!no )(?<!\b0 )(?<!without )\b(?:errors?|fail\w*|exceptions?|kill\w*|cancel\w*|abort\w*|"
     r"unsuccessful\w*|incomplete)\b",
-    re.IGNORECASE,
-)
-_COUNT_OF = re.compile(
-    r"\b(?:step|iter(?:ation)?)s?\W{0,3}(?P<at>\d{1,12})\s*(?:/|of)\s*(?P<of>\d{1,12})\b",
     re.IGNORECASE,
 )
 
@@ -226,11 +219,7 @@ def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None
 
 
 def _ended_well(line: str) -> bool:
-    """Whether a line says that the work is done: in words, by an exit code, or by a full count."""
-    if _EXIT_ZERO.search(line) or (_ENDED_WELL.search(line) and not _BADLY.search(line)):
-        return True
-    full = _COUNT_OF.search(line)
-    return full is not None and full["at"] == full["of"] != "0"
+    return _ENDED_WELL.search(line) is not None and _BADLY.search(line) is None
 
 
 def _fails_at_last(lines: list[str]) -> bool:
