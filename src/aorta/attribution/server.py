@@ -7,14 +7,15 @@ caller.
 
 import asyncio
 import hmac
+import math
 import os
 import signal
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -40,7 +41,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST_BODY = 8 << 20
 OPEN_TO_ALL = frozenset({"/healthz"})
-_MOST_CLIENTS = 4096
 
 
 class ApiError(Exception):
@@ -69,25 +69,19 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@dataclass
 class RateLimit:
-    """A token bucket for each client address; `per_second` 0 is no limit."""
+    """Requests of each client address in one second; `per_second` 0 is no limit."""
 
-    per_second: float
-    clock: Callable[[], float] = time.monotonic
-    _clients: dict[str, tuple[float, float]] = field(default_factory=dict)  # left, since when
+    def __init__(self, per_second: float) -> None:
+        self._most = max(1.0, per_second) if per_second > 0 else math.inf
+        self._second, self._taken = 0, Counter[str]()
 
     def take(self, client: str) -> bool:
-        if self.per_second <= 0:
-            return True
-        now = self.clock()
-        if len(self._clients) > _MOST_CLIENTS:
-            self._clients.clear()
-        left, since = self._clients.get(client, (self.per_second, now))
-        left = min(self.per_second, left + (now - since) * self.per_second)
-        granted = left >= 1
-        self._clients[client] = (left - granted, now)
-        return granted
+        now = int(time.monotonic())
+        if now != self._second:
+            self._second, self._taken = now, Counter()
+        self._taken[client] += 1
+        return self._taken[client] <= self._most
 
 
 class Guard:

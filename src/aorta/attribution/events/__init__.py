@@ -176,19 +176,17 @@ class Traceback:
         return next((f for f in reversed(self.block.frames) if not f.is_library), None)
 
 
-@dataclass(frozen=True)
-class Event:
+@dataclass(frozen=True, kw_only=True)
+class Event(LogLine):
+    """A line that shows something, and what."""
+
     failure_class: FailureClass
     certainty: Certainty
     pattern: str
-    text: str
     signature: str  # what stays the same when the same bug comes back elsewhere
-    rank: int | None
     source: ReadableLog
-    offset: int
     role: Role = Role.ROOT
     advice: tuple[str, str] | None = None
-    node: str | None = None
     device: str | None = None
     sequence: int | None = None  # of a collective, where the event tells
     is_exception: bool = False
@@ -198,18 +196,11 @@ class Event:
     chain: tuple[Traceback, ...] = ()  # the exceptions that it was raised with
     ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
-    time: float | None = None  # when it was written, where its line tells
-    stream: str = ""  # whose line it is, where no rank is known
-    level: str = ""  # of the logger that wrote it
     is_end: bool = False  # it says how some process ended, and not which
     blamed: int | None = None  # the rank that it says it waited for, or lost
     ended: tuple[RankEnd, ...] = ()  # the ranks of whose end it tells
     ends_the_rest: bool = False  # a launcher says that it ends who is left
     is_torn: bool = False  # a traceback that shows no frame before its exception
-
-    @property
-    def who(self) -> tuple[int | None, str]:
-        return (self.rank, "") if self.rank is not None else (None, self.stream)
 
     @property
     def is_outside(self) -> bool:
@@ -237,50 +228,34 @@ class Reading:
 
 
 def event_of(
-    row: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
+    pattern: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
 ) -> Event | None:
     """The event that a pattern reads in a line; None where a line on an exit tells of none."""
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
-    signature = f"{row.id} {stable(groups.get('key', ''))}".strip()
     event = replace(
-        weak_event(line, source, row.id, row.failure_class, line.text, signature),
-        role=row.role,
-        certainty=row.certainty,
+        weak_event(line, source, pattern.id, pattern.failure_class),
+        signature=f"{pattern.id} {stable(groups.get('key', ''))}".strip(),
+        role=pattern.role,
+        certainty=pattern.certainty,
         rank=int(groups["rank"]) if "rank" in groups else line.rank,
-        advice=(row.advice.kind, row.advice.text) if row.advice else None,
+        advice=(pattern.advice.kind, pattern.advice.text) if pattern.advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
         sequence=int(number) if number else None,
         blamed=int(blamed) if blamed else None,
-        ends_the_rest=row.ends_the_rest,
+        ends_the_rest=pattern.ends_the_rest,
     )
-    return event if row.on != "exit" else _end(event, groups)
+    return event if pattern.on != "exit" else _end(event, groups)
 
 
-def weak_event(
-    line: LogLine,
-    source: ReadableLog,
-    pattern: str,
-    failure_class: FailureClass,
-    text: str,
-    signature: str,
-) -> Event:
+def weak_event(line: LogLine, source: ReadableLog, pattern: str, kind: FailureClass) -> Event:
     """The event of a line that no pattern names: a possible cause, and no more than that."""
+    shown = vars(line) | {"text": shortened(line.text, _LONGEST_TEXT)}
+    weak = Certainty.WEAK
     return Event(
-        failure_class,
-        Certainty.WEAK,
-        pattern,
-        shortened(text, _LONGEST_TEXT),
-        signature,
-        line.rank,
-        source,
-        line.offset,
-        node=line.node,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
+        **shown, failure_class=kind, certainty=weak, pattern=pattern, signature="", source=source
     )
 
 

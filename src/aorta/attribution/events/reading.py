@@ -168,8 +168,11 @@ def _torchrun_failures(piece: Piece) -> Iterator[Event]:
             continue
         host = _TORCHRUN_HOST.findall(text)
         end = RankEnd(int(ranks[-1]), exit_code=int(codes[-1]), node=host[-1] if host else None)
-        yield Event(*end.meaning, "elastic.table", text.rpartition("\n")[2], end.words, end.rank,
-                    piece.source, piece.offset + position, Role.END, ended=(end,))  # fmt: skip
+        row = LogLine(text.rpartition("\n")[2], end.rank, offset=piece.offset + position)
+        event = weak_event(row, piece.source, "elastic.table", end.meaning[0])
+        yield replace(
+            event, certainty=end.meaning[1], signature=end.words, role=Role.END, ended=(end,)
+        )
 
 
 # ---- exceptions
@@ -264,9 +267,9 @@ def whole_text(piece: Piece, line: LogLine) -> str:
 def _unnamed(pattern: str, text: str, line: LogLine, source: ReadableLog) -> Event:
     """An event whose class is left to the classifier."""
     kind, _, message = text.partition("\n")[0].partition(":")
-    shown = line.text if pattern == ANY_EXCEPTION else text
-    words = f"{kind}: {stable(message)}"
-    return weak_event(line, source, pattern, FailureClass.USER_EXCEPTION, shown, words)
+    shown = line if pattern == ANY_EXCEPTION else replace(line, text=text)
+    event = weak_event(shown, source, pattern, FailureClass.USER_EXCEPTION)
+    return replace(event, signature=f"{kind}: {stable(message)}")
 
 
 # ---- tracebacks
