@@ -2,11 +2,9 @@
 is known.
 
 What goes in is what a failure says (`Said`): the exception's type and message, the functions that
-raised it, the last lines of the log; without the values, paths and names that differ from job to
-job. What comes out (`Guess`) is the class that its words speak for most, how sure that is, and how
-sure it is that it is a user error of some class. The weights are data (`model.tsv`, written by
-`python -m benchmarks.attribution_model --write`), one line a word; its first lines hold the classes
-and how shares are turned into the confidence that was measured on failures held back from the fit.
+raised it, the last lines of the log, without what differs from job to job. What comes out (`Guess`)
+is a class and how sure that is. The weights are data (`model.tsv`, written by
+`python -m benchmarks.attribution_model --write`), calibrated on failures held back from the fit.
 """
 
 import math

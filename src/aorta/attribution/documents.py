@@ -62,23 +62,15 @@ class FailureClass(StrEnum):
 
 
 # What the code, its files, its configuration or its command line are to blame for.
+_C = FailureClass
 USER_ERRORS = frozenset(
     {
-        FailureClass.IMPORT_ERROR,
-        FailureClass.SYNTAX_ERROR,
-        FailureClass.BAD_ARGUMENTS,
-        FailureClass.BAD_CONFIG,
-        FailureClass.SHAPE_MISMATCH,
-        FailureClass.CHECKPOINT_MISMATCH,
-        FailureClass.CHECKPOINT_CORRUPT,
-        FailureClass.MISSING_FILE,
-        FailureClass.PERMISSION_DENIED,
+        _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.SHAPE_MISMATCH,
+        _C.CHECKPOINT_MISMATCH, _C.CHECKPOINT_CORRUPT, _C.MISSING_FILE, _C.PERMISSION_DENIED,
     }
-)
+)  # fmt: skip
 # How a failure shows, and not what it is.
-HOW_IT_SHOWS = frozenset(
-    {FailureClass.ABORT, FailureClass.ASSERTION, FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
-)
+HOW_IT_SHOWS = frozenset({_C.ABORT, _C.ASSERTION, _C.USER_EXCEPTION, _C.UNKNOWN})
 
 
 class CycleState(StrEnum):
@@ -119,27 +111,13 @@ class Certainty(StrEnum):
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _POLITE = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 _SHELL = 128
-_WAYS_TO_EXIT = {
-    *(USER_ERRORS - {FailureClass.SHAPE_MISMATCH}),
-    FailureClass.USER_EXCEPTION,
-    FailureClass.ASSERTION,
-    FailureClass.DATA_ERROR,
-    FailureClass.NAN,
-}
+_WAYS_TO_EXIT = USER_ERRORS - {_C.SHAPE_MISMATCH} | {
+    _C.USER_EXCEPTION, _C.ASSERTION, _C.DATA_ERROR, _C.NAN,
+}  # fmt: skip
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # what shells, env and container engines exit with
-_SPOKEN = {  # what shells and schedulers call a signal
-    "killed": signal.SIGKILL,
-    "terminated": signal.SIGTERM,
-    "segmentation fault": signal.SIGSEGV,
-    "aborted": signal.SIGABRT,
-    "bus error": signal.SIGBUS,
-    "illegal instruction": signal.SIGILL,
-    "floating point exception": signal.SIGFPE,
-    "interrupt": signal.SIGINT,
-    "hangup": signal.SIGHUP,
-    "out of memory": signal.SIGKILL,
-    "quit": signal.SIGQUIT,
-}
+# What shells and schedulers call a signal.
+_SPOKEN = {str(signal.strsignal(number)).lower(): number for number in signal.valid_signals()}
+_SPOKEN["out of memory"] = signal.SIGKILL
 
 
 def signal_number(told: int | str) -> int | None:

@@ -1,32 +1,24 @@
 """Patterns and the events they make of a log's lines: who showed what, when, where it stands, and
 whether it is a cause, an echo or an exit. Which event is the cause is decided in `timeline`.
 
-Patterns are data, what failures look like in the words of each system: one TOML file in `rules/`
-for each. Every pattern carries lines it must match (`hits`) and must not (`misses`), which tests
-run.
+Patterns are data, one TOML file in `rules/` for each system. Each carries lines it must match
+(`hits`) and must not (`misses`), which tests run. Its other keys:
 
-on         "exception": the last line of a Python traceback and what follows it ("Type: message"),
-           or the message of a C++ one
-           "line": any line of any log; `triggers` are literals, one of which such a line must hold
+on         "exception": the message of an exception ("Type: message"), of Python or of C++
+           "line": any line; `triggers` are literals, one of which such a line must hold
            "exit": the sentence of a launcher, shell or scheduler on how a process ended; its groups
            rank or ranks, code, signal, node tell the rest
-role       root: this can kill a job
-           cascade: only follows from another rank's failure
-           waiting: this rank waited in vain; the blame is on a rank that does not say so (or on the
-           group `blamed`)
-           confirm: names the cause of a death that another fact reports
-certainty  certain: says this class and nothing else. What an exception says that no pattern is
-           certain of is left to the classifier; a line that is only likely is an event all the same
+role       root: this can kill a job; cascade: only follows from another rank's failure; waiting:
+           waited in vain for a rank that does not say so (or is the group `blamed`); confirm: names
+           the cause of a death that another fact reports
+certainty  certain: says this class and nothing else; an exception that is less is classified
 stack, source   what the frames, outermost first (`main.py:run > loader.py:read`), and the
            program's own source line must match: who reads tells whose fault it is
 before     what one of the lines just before must match
 ends_the_rest  true: from this line on a launcher ends the ranks that are left
-whole_message  true: later lines of an exception's message count too; without it only the first, as
-           hints may name other failures
-regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over where they
-           match
-origin     "injected": seen in a failure that was really made; otherwise the public page that shows
-           the line
+whole_message  true: later lines of a message count too; hints there may name other failures
+regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over
+origin     "injected": seen in a failure that was really made; otherwise the page that shows it
 """
 
 import re

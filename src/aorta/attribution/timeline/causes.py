@@ -9,7 +9,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.documents import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.documents import (
+    HOW_IT_SHOWS,
+    USER_ERRORS,
+    Certainty,
+    FailureClass,
+    RankEnd,
+    Role,
+)
 from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
 from aorta.attribution.timeline import (
     FOLLOWS,
@@ -35,17 +42,10 @@ _MAY_BE_HARDWARE = {
 _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 _SAME_PLACE = 8 << 10  # bytes
-_REFUSALS = {
-    _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.MISSING_FILE,
-    _C.PERMISSION_DENIED,
+_REFUSALS = USER_ERRORS - {_C.SHAPE_MISMATCH, _C.CHECKPOINT_MISMATCH, _C.CHECKPOINT_CORRUPT}
+_MAY_BE_CONFIRMED = {  # by an event that says what was behind it
+    *HOW_IT_SHOWS, _C.KILLED, _C.NETWORK_LOSS, _C.COLLECTIVE_TIMEOUT, _C.HANG, _C.DATA_ERROR,
 }  # fmt: skip
-_EXPLAINS = {  # what a confirming event may be the true cause of
-    _C.HOST_OOM: {_C.KILLED, _C.UNKNOWN, _C.NETWORK_LOSS, _C.COLLECTIVE_TIMEOUT},
-    _C.STORAGE_FAULT: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.HANG, _C.DATA_ERROR},
-    _C.DISK_FULL: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.ABORT},
-    _C.ILLEGAL_ACCESS: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.ABORT},
-    _C.SEGFAULT: {_C.UNKNOWN},
-}
 
 
 def find_cause(facts: Facts) -> tuple[FoundCause, int]:
@@ -373,11 +373,10 @@ def _silent(facts: Facts) -> FoundCause:
 
 def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     """The cause, or what a confirming event says was behind it."""
-    for event in facts.reading.events:
-        explains = _EXPLAINS.get(event.failure_class, set())
-        if event.role is not Role.CONFIRM or cause.failure_class not in explains:
-            continue
-        if event.rank in {None, cause.rank} and not went_on(event):
+    for event in (event for event in facts.reading.events if event.role is Role.CONFIRM):
+        stops = event.failure_class is FailureClass.DISK_FULL  # so it must say what else shows it
+        explains = cause.failure_class in (HOW_IT_SHOWS if stops else _MAY_BE_CONFIRMED)
+        if explains and event.rank in {None, cause.rank} and not went_on(event):
             behind = replace(of_events([event, *cause.events], cause.rank), ranks=cause.ranks)
             return replace(behind, signature=event.pattern, moment=cause.moment)
     return cause
