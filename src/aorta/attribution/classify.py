@@ -1,9 +1,9 @@
 """What no pattern is certain of, read by its words: a linear model, fitted on failures whose cause
 is known.
 
-What goes in is what a failure says (`Said`): the exception's type and message, the functions that
-raised it, the last lines of the log, without what differs from job to job. What comes out (`Guess`)
-is a class and how sure that is. The weights are data (`model.tsv`, written by
+What goes in is what a failure says (`Said`): the exception's type and message, and the last lines
+of the log, without what differs from job to job. What comes out (`Guess`) is a class and how sure
+that is. The weights are data (`model.tsv`, written by
 `python -m benchmarks.attribution_model --write`), calibrated on failures held back from the fit.
 """
 
@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from aorta.attribution.documents import USER_ERRORS, Certainty, FailureClass
 from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
 from aorta.attribution.logs import ReadableLog, cleaned, tail_of
 from aorta.attribution.logs.prefixes import LogLine
-from aorta.core.raised import FRAME, Frame
+from aorta.core.raised import FRAME
 
 WEIGHTS = "model.tsv"
 SCALE = 100  # weights are stored as whole numbers
@@ -34,7 +34,6 @@ _FIGURE = re.compile(r"\b\d{4,}\w*\b|\b\d+\.\d+\w*\b")
 _WORD = re.compile(r"<\w+>|[a-z][a-z'+]*[a-z+]|\b\d{1,3}\b|!=|==")
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _ENDING = re.compile(r"(?:ations?|ings?|ions?|ed|es|s|ly|ment)$")
-_PACKAGE = re.compile(r"(?:site|dist)-packages/(\w+)")
 _URL = re.compile(r"\bhttps?://\S+")
 _OBJECT = re.compile(r"\b(?:s3|gs|gcs|hdfs|az|abfss?|oss|file|dbfs|r2)://[^\s'\"`,;)\]]*")
 _PATH = re.compile(r"(?:(?<=[\s'\"`(=:\[<,])|^)(?:~|\.{1,2})?/[\w.@%+~{}*-]+(?:/[\w.@%+~{}*-]*)*")
@@ -62,9 +61,7 @@ _ENDINGS = {
 _KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 # How much each kind of word says beside the words of the message itself.
 _OF_TYPE, _PAIR, _LATER, _AROUND, _AROUND_AN_EXCEPTION = 1.0, 0.7, 0.5, 0.5, 0.2
-_NOTION, _TWO_NOTIONS, _INNER_FRAME, _OUTER_FRAME, _ALWAYS = 0.7, 0.5, 0.5, 0.2, 0.5
-_CLAUSES = re.compile(r"(?<=[\w)'\"\]>])[.!?;]\s+")
-_INNERMOST = 3
+_NOTION, _TWO_NOTIONS, _ALWAYS = 0.7, 0.5, 0.5
 # What a scheduler's own commands write is no word of the job: patterns know it.
 OF_THE_SCHEDULER = re.compile(r"(?:srun|slurmstepd\S*|sbatch|salloc): (?!.*(?:pyxis|enroot))")
 # Types that say the program is wrong, whatever their words speak of.
@@ -87,7 +84,6 @@ class Said:
     kind: str = ""  # the type of its exception, without its module
     message: str = ""
     later: str = ""  # the lines under the message's first
-    frames: tuple[str, ...] = ()  # `package file function`, outermost first
     around: tuple[str, ...] = ()  # the last lines of the log
 
 
@@ -103,17 +99,11 @@ class Guess:
 def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) -> Said:
     """What an event and the last lines of its log, or of all logs, say; of this rank, if known."""
     sources = [log for log in logs if event is None or log == event.source] or logs
-    lines = last_lines(sources, rank)
     raised = None if event is None else event.raised
     text = "" if event is None else (raised.exception if raised else event.text)
-    shown = [Frame(f["file"], f["function"] or "") for f in map(FRAME.match, lines) if f]
-    frames = raised.block.frames if raised else shown
-    around = [line for line in _statements(lines) if line not in text]
-    return replace(
-        said_of(text, raised is not None),
-        frames=tuple(_frame_words(frame) for frame in frames),
-        around=tuple(normalised(line) for line in around),
-    )
+    around = (line for line in _statements(last_lines(sources, rank)) if line not in text)
+    said = said_of(text, raised is not None)
+    return replace(said, around=tuple(normalised(line) for line in around))
 
 
 def _statements(lines: Sequence[str]) -> Iterator[str]:
@@ -149,12 +139,6 @@ def _last_lines(log: ReadableLog) -> list[LogLine]:
     rows = [row for row in re.split(r"[\r\n]+", tail_of(log, _TAIL)) if row.strip()]
     rows = [row for row in rows if OF_THE_SCHEDULER.match(row) is None]
     return [line for row in rows[-2 * _LINES :] for line in cleaned(row.encode(), log, 0)]
-
-
-def _frame_words(frame: Frame) -> str:
-    package = _PACKAGE.search(frame.file)
-    file = frame.file.rsplit("/", 1)[-1].removesuffix(".py")
-    return " ".join([package[1] if package else "-", file, frame.function.strip("<>")])
 
 
 def plain(text: str) -> str:
@@ -198,7 +182,6 @@ def _weighted(said: Said) -> Iterator[tuple[str, float]]:
         yield from ((stem(part.lower()), 0.5) for part in _PART.findall(said.kind))
     yield from _of_text(said.message, 1.0)
     yield from _of_text(said.later, _LATER)
-    yield from _of_frames(said.frames)
     for line in said.around:
         yield from _of_text(line, _AROUND_AN_EXCEPTION if said.kind else _AROUND)
 
@@ -207,11 +190,10 @@ def _of_text(text: str, much: float) -> Iterator[tuple[str, float]]:
     words = [stem(word) for word in _WORD.findall(text)]
     yield from ((word, much) for word in words)
     yield from ((f"{one} {two}", much * _PAIR) for one, two in pairwise(words))
-    for clause in _CLAUSES.split(text):
-        notions = sorted(name for name, regex in _lexicon().items() if regex.search(clause))
-        yield from ((f"notion:{one}", much * _NOTION) for one in notions)
-        pairs = ((one, two) for i, one in enumerate(notions) for two in notions[i + 1 :])
-        yield from ((f"notion:{one}+{two}", much * _TWO_NOTIONS) for one, two in pairs)
+    notions = sorted(name for name, regex in _lexicon().items() if regex.search(text))
+    yield from ((f"notion:{one}", much * _NOTION) for one in notions)
+    pairs = combinations(notions, 2)
+    yield from ((f"notion:{one}+{two}", much * _TWO_NOTIONS) for one, two in pairs)
 
 
 @cache
@@ -220,16 +202,6 @@ def _lexicon() -> dict[str, re.Pattern[str]]:
     words = tomllib.loads(_data("lexicon.toml"))
     notions = {**words["nouns"], **words["verbs"]}
     return {name: re.compile(rf"(?<![\w<])(?:{regex})(?![\w>])") for name, regex in notions.items()}
-
-
-def _of_frames(frames: Sequence[str]) -> Iterator[tuple[str, float]]:
-    inner = len(frames) - _INNERMOST
-    for index, frame in enumerate(frames):
-        package, _, rest = frame.partition(" ")
-        much = _INNER_FRAME if index >= inner else _OUTER_FRAME
-        if package != "-" and index >= inner:
-            yield f"package:{package}", much
-        yield from ((f"in:{word}", much) for word in re.findall("[a-z]+", rest.lower()))
 
 
 @lru_cache(maxsize=4096)

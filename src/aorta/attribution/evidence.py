@@ -235,18 +235,14 @@ def _read(path: Path) -> Dump | None:
     try:
         if rank is None or path.stat().st_size > _LARGEST_DUMP:
             return None
-        data = _load(path)
-        return _dump(int(data.get("rank") or rank[1]), data) if isinstance(data, dict) else None
+        with path.open("rb") as file:
+            is_json = file.read(1) in b"{["
+            file.seek(0)
+            data: Any = json.load(file) if is_json else _PlainValues(file).load()
+        return _dump(int(data.get("rank") or rank[1]), data)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, IndexError,
             RecursionError, MemoryError, OverflowError, pickle.UnpicklingError):  # fmt: skip
         return None  # every way in which bytes written by a dying process can be wrong
-
-
-def _load(path: Path) -> Any:
-    with path.open("rb") as file:
-        is_json = file.read(1) in b"{["
-        file.seek(0)
-        return json.load(file) if is_json else _PlainValues(file).load()
 
 
 def _dump(rank: int, data: Mapping[str, Any]) -> Dump:

@@ -314,12 +314,13 @@ def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | 
             return None
     if header is None:
         return None
-    margin = len(header.text) - len(header.text.lstrip(" "))
+    margin = header.text[: -len(header.text.lstrip(" "))]  # launchers quote tracebacks with one
     written = _written_by(header, reader)
     own: list[LogLine] = []
     block: TracebackBlock | None = None
     for most in _MOST_LINES:
-        own += [_without(margin, line) for line in islice(written, most - len(own))]
+        more = islice(written, most - len(own))
+        own += [replace(line, text=line.text.removeprefix(margin)) for line in more]
         texts = [HEADER, *_without_quoting([line.text for line in own])]
         block, _ = read_traceback(texts, 0, most)
         if block is not None:
@@ -356,13 +357,6 @@ def _without_quoting(texts: Sequence[str]) -> Iterator[str]:
     """Without lines right above a frame: they quote, as Ray does, or are another writer's."""
     for text, below in zip_longest(texts, texts[1:], fillvalue=""):
         yield text if text[:1].isspace() or not FRAME.match(below) else ""
-
-
-def _without(margin: int, line: LogLine) -> LogLine:
-    """`line` moved left by its header's margin: launchers quote tracebacks with one."""
-    if margin and line.text[:margin].isspace():
-        return replace(line, text=line.text[margin:])
-    return line
 
 
 def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], int, bool]:

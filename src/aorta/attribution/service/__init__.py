@@ -5,7 +5,7 @@ Needs the extra `service`.
 Here are its two wires: its own (`/v1`, health, metrics), and that of NVIDIA's resiliency extension,
 so that its launcher can use this service unchanged. There a cycle is known by the path of its log:
 `POST /logs` reports it, `GET /logs` asks for its result. Its launcher says that a cycle has ended
-before the last lines of it are written: a log is read when it has been still for a while.
+before the last lines of it are written: a log is read three seconds later.
 """
 
 import hashlib
@@ -190,9 +190,6 @@ def _peer_routes(jail: PathJail, analyses: Analyses) -> APIRouter:
             "submitted": True,
             "normalized_path": str(path),
             "mode": "single" if finished else "pending",
-            "logs_dir": None,
-            "sched_restarts": 0,
-            "files_analyzed": 0,
         }
 
     @routes.get("/logs")
@@ -230,10 +227,5 @@ def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, An
         "result": answer or {},  # what else was found, in our own form
         "status": "in_flight" if answer is None else "completed",
         "wl_restart": wl_restart,
-        "wl_restart_count": None,
-        "fr_dump_path": None,
-        "fr_analysis": None,
-        "llm_merged_summary": None,
         "recommendation": advice,
-        "candidate_recommendation": advice,
     }

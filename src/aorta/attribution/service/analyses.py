@@ -21,7 +21,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Annotated, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -93,17 +92,12 @@ class CycleReport(StrictModel):
 _NICENESS = 10  # beside the process that answers agents
 _ANSWERS_WITHIN = 5.0  # seconds after which a path that does not answer is left out
 _LOOKS_AT_ONCE = 256
-_LOOK_AGAIN = 0.25  # seconds between two looks at a log's size
-_STILL = 1.5  # seconds: the peer's log server writes once a second
-_STILL_AT_MOST = 10.0
 
 
-def analyse(told: Reported, growing: bool, jail: PathJail, no_progress_limit: int) -> Answer:
-    """Finding and decision of a cycle. `growing`: its logs may still be written."""
+def analyse(told: Reported, jail: PathJail, no_progress_limit: int) -> Answer:
+    """Finding and decision of a cycle."""
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
     silent = _silent(_paths_in(reports))
-    if growing:
-        _wait_until_still(_paths_in(reports) - silent)
     evidence = _gather(reports, told, silent, jail)
     result = attribute(evidence, no_progress_limit=no_progress_limit)
     if silent:
@@ -124,18 +118,6 @@ def _silent(paths: Iterable[str]) -> set[str]:
     pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
     looks = {pool.submit(os.path.exists, path): path for path in paths}
     return {looks[late] for late in wait(looks, _ANSWERS_WITHIN).not_done}
-
-
-def _wait_until_still(paths: Iterable[str]) -> None:
-    began = still_since = time.monotonic()
-    sizes: list[int] = []
-    while (now := time.monotonic()) - began < _STILL_AT_MOST:
-        before, sizes = sizes, [path.stat().st_size for path in map(Path, paths) if path.is_file()]
-        if sizes != before:
-            still_since = now
-        if any(sizes) and now - still_since >= _STILL:
-            return
-        time.sleep(_LOOK_AGAIN)
 
 
 def _gather(
@@ -206,22 +188,22 @@ class Workers:
         _context.set_forkserver_preload(["__main__", __name__])
         forkserver.ensure_running()
 
-    async def analyse(self, told: Reported, growing: bool) -> Answer:
+    async def analyse(self, told: Reported) -> Answer:
         """UNKNOWN where it takes too long, or is killed again and again."""
         async with self._turns:
             for _ in range(_ATTEMPTS):
                 try:
-                    return await self._in_a_process(told, growing)
+                    return await self._in_a_process(told)
                 except TimeoutError:
                     return _no_answer(f"the analysis took longer than {_LONGEST:.0f} s")
                 except EOFError:
                     _logger.warning("the process of an analysis died in the middle of it")
         return _no_answer("the analysis was killed")
 
-    async def _in_a_process(self, told: Reported, growing: bool) -> Answer:
+    async def _in_a_process(self, told: Reported) -> Answer:
         """TimeoutError: it is not done in time; EOFError: it died."""
         receiver, sender = _context.Pipe(duplex=False)
-        arguments = (sender, told, growing, self._jail, self._no_progress_limit)
+        arguments = (sender, told, self._jail, self._no_progress_limit)
         process = _context.Process(target=_run, args=arguments, daemon=True)
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
         with receiver:
@@ -254,6 +236,7 @@ def _no_answer(why: str) -> Answer:
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
+_LAST_LINES = 3.0  # seconds: the peer's log server writes once a second
 _REMEMBERED = 20_000
 _ROUNDS = 3  # a decision is worth less than its delay: agents wait for it
 _TRY_AGAIN = 1.0  # seconds until a store that refused is asked again
@@ -390,11 +373,13 @@ class Analyses:
         """The analysis during which no further report came, or that of the last round."""
         for _ in range(_ROUNDS):
             await cycle.all_reported()
+            if cycle.growing:
+                await asyncio.sleep(_LAST_LINES)
             read = cycle.reports
             told = await asyncio.wrap_future(self._store.reported(key))
             self._metrics.analyses.inc()
             with self._metrics.seconds.time():
-                answer = await self._workers.analyse(told, cycle.growing)
+                answer = await self._workers.analyse(told)
             if read == cycle.reports:
                 break
         return answer

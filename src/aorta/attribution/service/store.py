@@ -123,9 +123,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self.refuses = False  # whether the last thing asked of the database failed
         try:
-            self._engine = sa.create_engine(
-                url, pool_pre_ping=True, connect_args=_connect_arguments(url)
-            )
+            self._engine = sa.create_engine(url, pool_pre_ping=True)
             if self._engine.dialect.name == "sqlite":
                 _keep_private(self._engine.url.database)
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
@@ -180,15 +178,6 @@ class Store:
 def _answer(connection: sa.Connection, key: CycleKey) -> Answer | None:
     found = connection.execute(_CYCLE, key.values).scalar()
     return None if found is None else dict(json.loads(found))
-
-
-def _connect_arguments(url: str) -> dict[str, Any]:
-    """A PostgreSQL that fell silent is given up after seconds, not after TCP's minutes."""
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() != "postgresql":
-        return {}
-    patience = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
-    return {name: value for name, value in patience.items() if name not in parsed.query}
 
 
 def _keep_private(database: str | None) -> None:

@@ -124,13 +124,10 @@ def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
     last = max(fatal, key=lambda event: (not event.is_torn, event.offset), default=None)
     if last is None:
         return lines
-    return [*(event for event in lines if _says_more(event, last)), last]
-
-
-def _says_more(line: Event, last: Event) -> bool:
-    if line.is_end and last.offset - line.offset > _SAME_PLACE:
-        return False  # the exit of some process, after which this one went on
-    return line.certainty.weight > last.certainty.weight and line.failure_class not in BY_SCHEDULER
+    # Of the exit of some process far above this one went on; a scheduler's word is another's.
+    near = [e for e in lines if not (e.is_end and last.offset - e.offset > _SAME_PLACE)]
+    own = [event for event in near if event.failure_class not in BY_SCHEDULER]
+    return [*(e for e in own if e.certainty.weight > last.certainty.weight), last]
 
 
 def _may_end(line: Event, failure: RankEnd | None, wrapper: int | None) -> bool:
@@ -374,8 +371,10 @@ def _silent(facts: Facts) -> FoundCause:
 def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     """The cause, or what a confirming event says was behind it."""
     for event in (event for event in facts.reading.events if event.role is Role.CONFIRM):
-        stops = event.failure_class is FailureClass.DISK_FULL  # so it must say what else shows it
-        explains = cause.failure_class in (HOW_IT_SHOWS if stops else _MAY_BE_CONFIRMED)
+        explains = cause.failure_class in HOW_IT_SHOWS
+        if event.failure_class is not FailureClass.DISK_FULL:  # which would stop the job
+            weak = cause.certainty is Certainty.WEAK
+            explains = weak or cause.failure_class in _MAY_BE_CONFIRMED
         if explains and event.rank in {None, cause.rank} and not went_on(event):
             behind = replace(of_events([event, *cause.events], cause.rank), ranks=cause.ranks)
             return replace(behind, signature=event.pattern, moment=cause.moment)

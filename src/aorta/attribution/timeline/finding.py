@@ -138,8 +138,12 @@ def _failure(cause: FoundCause, facts: Facts) -> Failure:
 
 def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCause, float, str]:
     """The cause with its class, how sure that is, and what it rests on."""
-    basis = _basis(cause)
-    if not _is_read(cause):
+    certain = cause.certainty is Certainty.CERTAIN
+    by_line = cause.certainty.value if cause.events or certain else "exit"
+    basis = "nothing" if cause.unexplained else by_line
+    shown = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
+    is_read = shown or cause.unexplained or cause.failure_class in HOW_IT_SHOWS
+    if certain or not is_read:
         stops = cause.failure_class in {*USER_ERRORS, *_STOPS_TOO}
         raised = cause.events[0].raised if cause.events else None
         if basis == "likely" and raised and comes_and_goes(raised.line.text):
@@ -161,14 +165,6 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
     return named, min(0.99, confidence), "words"
 
 
-def _basis(cause: FoundCause) -> str:
-    """What a finding rests on that the classifier does not name."""
-    if cause.unexplained:
-        return "nothing"
-    certain = cause.certainty is Certainty.CERTAIN
-    return cause.certainty.value if cause.events or certain else "exit"
-
-
 def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
     """Added where an exit code agrees; taken away where other causes or progress contradict."""
     if cause.unexplained:
@@ -176,14 +172,6 @@ def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
     has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
     survived = bool(cause.events) and cause.events[0].survived
     return 0.03 * has_end - 0.1 * bool(rivals) - 0.1 * survived
-
-
-def _is_read(cause: FoundCause) -> bool:
-    """Whether the classifier names it: no pattern, exit or line says what it was."""
-    if cause.certainty is Certainty.CERTAIN:
-        return False
-    shown = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
-    return shown or cause.unexplained or cause.failure_class in HOW_IT_SHOWS
 
 
 def said(facts: Facts) -> Said:
