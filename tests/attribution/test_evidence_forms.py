@@ -17,7 +17,7 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
-from aorta.attribution.events import Pattern, registry
+from aorta.attribution.events import Pattern, patterns
 from aorta.attribution.progress import steps_in
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 7, in main\n    x()\n'
@@ -59,7 +59,7 @@ _SOURCE = {
 
 
 def test_every_pattern_passes_its_own_tests() -> None:
-    for row in registry().patterns:
+    for row in patterns():
         compiled = re.compile(row.regex)
         texts = [text if row.whole_message else text.partition("\n")[0] for text in row.hits]
         assert all(map(compiled.search, texts)), row.id
@@ -72,7 +72,7 @@ def test_every_pattern_passes_its_own_tests() -> None:
 
 
 def test_every_hit_is_recognised_as_its_class_in_a_log() -> None:
-    for row in registry().patterns:
+    for row in patterns():
         result = of_tails(_log_with(row)).finding
         told = result.failure_class
         if row.on == "exit":

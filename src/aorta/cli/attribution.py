@@ -159,20 +159,13 @@ def attrsvc(
 
     try:
         from aorta.attribution.server import leave, listen, serve, url_of
-        from aorta.attribution.service import Settings, create_app, database_url
+        from aorta.attribution.service import create_app
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
         ) from None
     access = Access(token_file, no_token)
-    settings = Settings(
-        roots,
-        database_url(db),
-        access.token,
-        rate_limit,
-        max_no_progress_cycles,
-    )
-    app = create_app(settings)
+    app = create_app(roots, db, access.token, rate_limit, max_no_progress_cycles)
     listener = listen(host, port)
     with access.told(host, listener.getsockname()[1]):
         say(f"aorta: attribution service at {url_of(listener)}")

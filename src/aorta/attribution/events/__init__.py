@@ -23,7 +23,6 @@ origin     "injected": seen in a failure that was really made; otherwise the pag
 
 import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib import resources
@@ -97,35 +96,32 @@ class _PatternFile(StrictModel):
     pattern: Annotated[tuple[Pattern, ...], BeforeValidator(_tuple)]
 
 
-class Registry:
-    """All patterns: the first pattern of the best certainty wins."""
-
-    def __init__(self, patterns: Sequence[Pattern]) -> None:
-        self.patterns = tuple(patterns)
-        by_weight = sorted(self.patterns, key=lambda pattern: pattern.says, reverse=True)
-        self._on_exception = tuple(pattern for pattern in by_weight if pattern.on == "exception")
-        self.by_trigger: dict[str, list[Pattern]] = {}
-        for pattern in self.patterns:
-            for trigger in pattern.triggers:
-                self.by_trigger.setdefault(trigger, []).append(pattern)
-
-        # What ended one rank ended many, and is asked for more than once of each.
-        self.exception = lru_cache(maxsize=4096)(self._exception)
-
-    def _exception(
-        self, text: str, source: str = "", stack: str = ""
-    ) -> tuple[Pattern, re.Match[str]] | None:
-        """The pattern that says most about an exception."""
-        matches = ((each, each.match(text, source, stack)) for each in self._on_exception)
-        return next(((pattern, match) for pattern, match in matches if match is not None), None)
-
-
 @cache
-def registry() -> Registry:
+def patterns() -> tuple[Pattern, ...]:
     folder = resources.files("aorta.attribution").joinpath("rules")
     texts = (folder.joinpath(f"{name}.toml").read_text(encoding="utf-8") for name in RULE_FILES)
     files = (_PatternFile.model_validate(tomllib.loads(text)) for text in texts)
-    return Registry([pattern for file in files for pattern in file.pattern])
+    return tuple(pattern for file in files for pattern in file.pattern)
+
+
+@cache
+def by_trigger() -> dict[str, list[Pattern]]:
+    found: dict[str, list[Pattern]] = {}
+    for pattern in patterns():
+        for trigger in pattern.triggers:
+            found.setdefault(trigger, []).append(pattern)
+    return found
+
+
+@lru_cache(maxsize=4096)  # what ended one rank ended many, and is asked for more than once of each
+def pattern_of_exception(
+    text: str, source: str = "", stack: str = ""
+) -> tuple[Pattern, re.Match[str]] | None:
+    """The pattern that says most about an exception: the first of the best certainty."""
+    of_exceptions = (pattern for pattern in patterns() if pattern.on == "exception")
+    by_weight = sorted(of_exceptions, key=lambda pattern: pattern.says, reverse=True)
+    matches = ((pattern, pattern.match(text, source, stack)) for pattern in by_weight)
+    return next(((pattern, match) for pattern, match in matches if match is not None), None)
 
 
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")

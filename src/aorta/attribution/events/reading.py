@@ -23,8 +23,9 @@ from aorta.attribution.events import (
     Pattern,
     Reading,
     Traceback,
+    by_trigger,
     event_of,
-    registry,
+    pattern_of_exception,
     stable,
     weak_event,
 )
@@ -100,7 +101,7 @@ def _read(source: ReadableLog, begin: int) -> tuple[Event, ...]:
 
 @cache
 def _scanner() -> tuple[tuple[bytes, ...], Scanner]:
-    triggers = (trigger.encode() for trigger in registry().by_trigger)
+    triggers = (trigger.encode() for trigger in by_trigger())
     literals = tuple(dict.fromkeys((*LITERALS, _TORCHRUN_FAILURE, *triggers)))
     return literals, fastest_scanner(literals)
 
@@ -122,7 +123,7 @@ def _events(piece: Piece, literals: list[bytes]) -> Iterator[Event]:
     found = exceptions(piece, literals)
     yield from found.events
     for literal in literals:
-        patterns = registry().by_trigger.get(literal.decode(), ())
+        patterns = by_trigger().get(literal.decode(), ())
         for position in piece.occurrences(literal) if patterns else ():
             line = piece.line_at(position, literal.decode())
             for pattern in patterns:
@@ -237,7 +238,7 @@ def exceptions(piece: Piece, literals: list[bytes]) -> ExceptionsFound:
 
 def _of_native_code(message: str, line: LogLine, source: ReadableLog) -> Event | None:
     text = message if _ALONE.match(message) else f"RuntimeError: {message}"
-    known = registry().exception(text)
+    known = pattern_of_exception(text)
     return event_of(*known, line, source) if known else _unnamed(QUOTED, text, line, source)
 
 
@@ -403,7 +404,7 @@ def _frames_above(lines: Sequence[LogLine]) -> list[Frame]:
 def _exception_event(traceback: Traceback, source: ReadableLog) -> Event | None:
     stack = " > ".join(traceback.names)
     own = traceback.own_frame
-    known = registry().exception(traceback.exception, own.source if own else "", stack)
+    known = pattern_of_exception(traceback.exception, own.source if own else "", stack)
     line = traceback.line
     event = (
         event_of(*known, line, source)

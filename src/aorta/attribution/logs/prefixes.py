@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -152,7 +152,6 @@ class LineFormat:
     """The prefixes of one log. Without anything learned it takes off what has a form of its own."""
 
     learned: tuple[re.Pattern[str], ...] = ()
-    ranks_of: Mapping[str, int] = field(default_factory=dict)  # of processes
     loud_throughout: bool = False  # every line has a level: it is not the program that gave it
 
     def read(self, raw: str) -> LogLine:
@@ -162,8 +161,6 @@ class LineFormat:
         if document is not None:
             outer = _line_of(document).completed_by(line)
             line = self.read(outer.text).completed_by(outer)
-        if line.rank is None and line.stream in self.ranks_of:
-            return replace(line, rank=self.ranks_of[line.stream])
         return line
 
 
@@ -223,17 +220,14 @@ _RANK_NAME = re.compile(rf"(?i:[\[(<]?(?:{_RANK_WORDS}[-_/]?)?#[\])>]?)")
 _ENOUGH = 3
 _NEARLY_ALL = 0.8
 _HALF = 0.5
-_RAY_RANK = re.compile(r"pid=(\d+)\)(?:[^\n(]{0,60}\[| )(?:world_)?rank[=: ]+(\d+)")
 
 
 def learn(lines: Iterable[str], *, of_one_rank: bool = False) -> LineFormat:
     """The format of a log, from as many of its lines as are worth looking at."""
     sample = [_plain(line) for line in lines if line.strip()]
-    ranks_of = {f"pid={pid}": int(rank) for line in sample for pid, rank in _RAY_RANK.findall(line)}
     bare = sum(_BARE_RANK.match(line) is not None for line in sample)
-    known = LineFormat(ranks_of=ranks_of)
-    if not of_one_rank and bare >= _HALF * len(sample):
-        known = replace(known, learned=(_BARE_RANK,))
+    labelled = not of_one_rank and bare >= _HALF * len(sample)
+    known = LineFormat((_BARE_RANK,) if labelled else ())
     for _ in range(3):
         more = _before_frames([known.read(line).text for line in sample])
         if more is None:

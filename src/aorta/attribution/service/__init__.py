@@ -11,9 +11,8 @@ before the last lines of it are written: a log is read three seconds later.
 import hashlib
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -56,24 +55,17 @@ class DecisionAnswer(BaseModel):
     finding: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Settings:
-    allowed_roots: tuple[Path, ...]
-    database_url: str
-    token: str | None = None
-    rate_limit: float = 5000.0  # requests a second from one address
-    no_progress_limit: int = 3
-
-
-def database_url(database: str) -> str:
-    """A URL as it is, a file name as SQLite."""
-    return database if "://" in database else f"sqlite:///{Path(database).resolve()}"
-
-
-def create_app(settings: Settings) -> Guard:
-    store, metrics = Store(settings.database_url), Metrics()
-    jail = PathJail(settings.allowed_roots)
-    analyses = Analyses(store, Workers(jail, settings.no_progress_limit), metrics)
+def create_app(
+    roots: Sequence[Path],
+    database: str,
+    token: str | None,
+    rate_limit: float,
+    no_progress_limit: int,
+) -> Guard:
+    """`database`: a URL, or a file of SQLite; `rate_limit`: requests a second of one address."""
+    url = database if "://" in database else f"sqlite:///{Path(database).resolve()}"
+    store, jail, metrics = Store(url), PathJail(roots), Metrics()
+    analyses = Analyses(store, Workers(jail, no_progress_limit), metrics)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -87,7 +79,7 @@ def create_app(settings: Settings) -> Guard:
         app.add_exception_handler(kind, _refused)
     app.include_router(_routes(store, jail, analyses, metrics))
     app.include_router(_peer_routes(jail, analyses))
-    return Guard(app, token=settings.token, limit=RateLimit(settings.rate_limit))
+    return Guard(app, token=token, limit=RateLimit(rate_limit))
 
 
 def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) -> APIRouter:
