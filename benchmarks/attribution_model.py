@@ -107,7 +107,6 @@ def reports() -> Iterator[Example]:
             told.get("kind", ""),
             told.get("message", ""),
             told.get("later", ""),
-            tuple(told.get("frames", ())),
             tuple(told.get("around", ())),
         )
         known = (row["name"], f"reports {quarter + 1}", row["class"], row["mistake"], said)

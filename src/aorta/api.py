@@ -14,9 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from aorta.attribution.documents import Attribution
-from aorta.attribution.request import AttributeRequest
-from aorta.attribution.request import attribute as _attribute
+from aorta.attribution import AttributeRequest, Attribution, attribute_request
 from aorta.bisect.findings import Findings
 from aorta.bisect.request import BisectRequest
 from aorta.bisect.request import bisect as _bisect
@@ -108,7 +106,7 @@ def _verb(
     return called
 
 
-attribute = _verb(AttributeRequest, _attribute)
+attribute = _verb(AttributeRequest, attribute_request)
 bisect = _verb(BisectRequest, _bisect)
 bundle = _verb(BundleRequest, _bundle)
 diverge = _verb(DivergeRequest, _diverge)

@@ -75,7 +75,6 @@ proceed with training with local resources only.
         "saved checkpoint step 30\nexit code 0\n",
         "Done.\n",
         "`Trainer.fit` stopped: `max_epochs=10` reached.\n",
-        "step 40/40 loss 1.80\n",
         DEEPSPEED,
     ],
 )

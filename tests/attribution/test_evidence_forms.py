@@ -17,7 +17,7 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
-from aorta.attribution.events import Pattern, registry
+from aorta.attribution.events import Pattern, patterns
 from aorta.attribution.progress import steps_in
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "/srv/train.py", line 7, in main\n    x()\n'
@@ -59,7 +59,7 @@ _SOURCE = {
 
 
 def test_every_pattern_passes_its_own_tests() -> None:
-    for row in registry().patterns:
+    for row in patterns():
         compiled = re.compile(row.regex)
         texts = [text if row.whole_message else text.partition("\n")[0] for text in row.hits]
         assert all(map(compiled.search, texts)), row.id
@@ -72,7 +72,7 @@ def test_every_pattern_passes_its_own_tests() -> None:
 
 
 def test_every_hit_is_recognised_as_its_class_in_a_log() -> None:
-    for row in registry().patterns:
+    for row in patterns():
         result = of_tails(_log_with(row)).finding
         told = result.failure_class
         if row.on == "exit":
@@ -140,7 +140,7 @@ def test_a_torch_error_file_tells_what_stderr_did_not(tmp_path: Path) -> None:
     trace = TRACEBACK + "PermissionError: [Errno 13] Permission denied: '/data'\n"
     extra = {"py_callstack": trace, "timestamp": "1794723183"}
     report.write_text(json.dumps({"message": {"message": "PermissionError", "extraInfo": extra}}))
-    failures = (RankEnd(0, exit_code=1, error_file=report), RankEnd(1, signal=15))
+    failures = (RankEnd(0, exit_code=1, error_file=str(report)), RankEnd(1, signal=15))
     found = attribute(Evidence(failures=failures))
     assert (found.finding.failure_class, found.finding.root.rank) == ("permission_denied", 0)
 

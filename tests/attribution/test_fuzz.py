@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aorta.attribution import Action, Evidence, LogSource, LogTail, RankEnd, attribute
-from aorta.attribution.events import registry
+from aorta.attribution.events import patterns
 from aorta.attribution.evidence import read_dumps
 
 SHREDS = st.deferred(lambda: st.sampled_from(_shreds()))
@@ -18,7 +18,7 @@ SHREDS = st.deferred(lambda: st.sampled_from(_shreds()))
 
 def _shreds() -> list[str]:
     return (
-        [hit for row in registry().patterns for hit in row.hits]
+        [hit for row in patterns() for hit in row.hits]
         + [
             "Traceback (most recent call last):",
             '  File "a.py", line 3, in f',

@@ -175,7 +175,7 @@ def test_a_log_that_cannot_be_read_on_is_read_so_far(tmp_path: Path) -> None:
 
 
 def stopped(rank: int, node: str) -> RankEnd:
-    return RankEnd(rank, signal=15, time=100.2, node=node, agent=node, ended_by_launcher=True)
+    return RankEnd(rank, signal=15, time=100.2, node=node, agent=node, stopped_by_agent=True)
 
 
 @pytest.mark.parametrize("written", ["", "loading\n"])

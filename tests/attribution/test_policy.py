@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.attribution import Action, FailureClass, Finding, PastCycle, Root
-from aorta.attribution.policy import RULES, SURE, RestartPolicy, decide
+from aorta.attribution.policy import SURE, RestartPolicy, decide, policy_of
 
 CLASSES = st.sampled_from(list(FailureClass))
 STEPS = st.one_of(st.none(), st.integers(0, 100))
@@ -32,7 +32,7 @@ def finding(
     )  # fmt: skip
 
 
-STOPPED_AT_FIRST = {kind for kind, rule in RULES.items() if rule.policy is RestartPolicy.STOP}
+STOPPED_AT_FIRST = {kind for kind in FailureClass if policy_of(kind) is RestartPolicy.STOP}
 
 
 @pytest.mark.parametrize("kind", list(FailureClass))

@@ -75,13 +75,6 @@ def test_text_behind_a_progress_bar_is_a_line_of_its_own(bar: str) -> None:
     assert LineFormat().read(bar).text == bar
 
 
-def test_ranks_of_ray_workers_are_learned_from_what_ray_says_of_them() -> None:
-    lines = [("(TrainController pid=1) - (node_id=ab, ip=10.0.0.7, pid=4242) world_rank=3, "
-             "local_rank=1, node_rank=0"),
-             "(RayTrainWorker pid=4242) x"]  # fmt: skip
-    assert learn(lines).read(lines[1]).rank == 3
-
-
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=200), max_size=12))
 def test_of_any_text_the_reader_of_prefixes_leaves_a_part(lines: list[str]) -> None:

@@ -60,16 +60,16 @@ def test_a_rank_that_its_launcher_ended_in_the_same_moment_does_not_speak_agains
     ends = (RankEnd(0, signal=15, time=2.1), RankEnd(1, exit_code=1, time=2.0))
     assert found("", raised(NO_MODULE), ends=ends).decision.action is Action.STOP
     for known in (False, True):
-        late = RankEnd(0, signal=15, time=9.0).stopped_by_agent(known)
+        late = RankEnd(0, signal=15, time=9.0, stopped_by_agent=known)
         ends = (late, RankEnd(1, exit_code=1, time=2.0))
         assert found("", raised(NO_MODULE), ends=ends).decision.action is Action.RESTART
 
 
 def test_a_rank_that_dies_of_a_crash_while_it_is_stopped_died_by_itself() -> None:
-    crash = RankEnd(1, signal=11, time=2.2).stopped_by_agent(True)
+    crash = RankEnd(1, signal=11, time=2.2, stopped_by_agent=True)
     assert (
         found(
-            "", "", ends=(RankEnd(0, signal=15, time=2.1).stopped_by_agent(True), crash)
+            "", "", ends=(RankEnd(0, signal=15, time=2.1, stopped_by_agent=True), crash)
         ).finding.root.rank
         == 1
     )
@@ -138,7 +138,7 @@ def test_a_rank_that_lost_its_connection_is_named_where_the_other_was_only_ended
     tails = (LogTail(STEPS, 0), LogTail(STEPS + raised(words), 1))
     lost = RankEnd(1, exit_code=1, time=10.0)
     for stopped in (
-        RankEnd(0, signal=15, time=10.2, ended_by_launcher=True),
+        RankEnd(0, signal=15, time=10.2, stopped_by_agent=True),
         RankEnd(0, signal=15),
     ):
         finding = attribute(Evidence(tails=tails, failures=(lost, stopped))).finding

@@ -91,18 +91,7 @@ def test_what_is_undecided_is_found_again_by_a_successor(url: str, job: str) -> 
     open_cycles = set(second.undecided().result(30))
     assert cycle_of(job, "1") in open_cycles
     assert cycle_of(job, "0") not in open_cycles
-    reported = [second.is_reported(cycle_of(job, name)).result(30) for name in ("0", "1", "2")]
-    assert reported == [True, True, False]
     second.close()
-
-
-def test_a_log_keeps_its_first_owner(url: str, job: str) -> None:
-    store, key = opened(url), cycle_of(job, "0")
-    assert store.add_log(f"/{job}", key).result(30) == key
-    assert store.add_log(f"/{job}", cycle_of("other", "0")).result(30) == key
-    assert store.owner_of(f"/{job}").result(30) == key
-    assert store.owner_of("/unknown").result(30) is None
-    store.close()
 
 
 def test_a_clock_that_is_set_back_does_not_reorder_a_jobs_cycles(

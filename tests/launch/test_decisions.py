@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from aorta.attribution import attribute
-from aorta.attribution.request import AttributeRequest, collect
+from aorta.attribution import AttributeRequest, attribute, collect
 from support.aorta_cli import aorta
 from support.launching import RESTARTS_AND_WAITS, Oracle, Site, answer, script, serving
 from support.waiting import patience, wait_until

@@ -55,7 +55,7 @@ _OF_A_VERB = {
         "aorta.attribution.service.store",
     ),
     "mcp": (
-        *("aorta.cli.attribution", "aorta.attribution.mcp_server"),
+        *("aorta.cli.attribution", "aorta.attribution.server"),
         "aorta.attribution.server",
     ),
 }

@@ -1,12 +1,10 @@
 """What no pattern is certain of, read by its words: a linear model, fitted on failures whose cause
 is known.
 
-What goes in is what a failure says (`Said`): the exception's type and message, the functions that
-raised it, the last lines of the log; without the values, paths and names that differ from job to
-job. What comes out (`Guess`) is the class that its words speak for most, how sure that is, and how
-sure it is that it is a user error of some class. The weights are data (`model.tsv`, written by
-`python -m benchmarks.attribution_model --write`), one line a word; its first lines hold the classes
-and how shares are turned into the confidence that was measured on failures held back from the fit.
+What goes in is what a failure says (`Said`): the exception's type and message, and the last lines
+of the log, without what differs from job to job. What comes out (`Guess`) is a class and how sure
+that is. The weights are data (`model.tsv`, written by
+`python -m benchmarks.attribution_model --write`), calibrated on failures held back from the fit.
 """
 
 import math
@@ -16,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from aorta.attribution.documents import USER_ERRORS, Certainty, FailureClass
 from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event
 from aorta.attribution.logs import ReadableLog, cleaned, tail_of
 from aorta.attribution.logs.prefixes import LogLine
-from aorta.core.raised import FRAME, Frame
+from aorta.core.raised import FRAME
 
 WEIGHTS = "model.tsv"
 SCALE = 100  # weights are stored as whole numbers
@@ -36,7 +34,6 @@ _FIGURE = re.compile(r"\b\d{4,}\w*\b|\b\d+\.\d+\w*\b")
 _WORD = re.compile(r"<\w+>|[a-z][a-z'+]*[a-z+]|\b\d{1,3}\b|!=|==")
 _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _ENDING = re.compile(r"(?:ations?|ings?|ions?|ed|es|s|ly|ment)$")
-_PACKAGE = re.compile(r"(?:site|dist)-packages/(\w+)")
 _URL = re.compile(r"\bhttps?://\S+")
 _OBJECT = re.compile(r"\b(?:s3|gs|gcs|hdfs|az|abfss?|oss|file|dbfs|r2)://[^\s'\"`,;)\]]*")
 _PATH = re.compile(r"(?:(?<=[\s'\"`(=:\[<,])|^)(?:~|\.{1,2})?/[\w.@%+~{}*-]+(?:/[\w.@%+~{}*-]*)*")
@@ -64,9 +61,7 @@ _ENDINGS = {
 _KINDS = {ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()}
 # How much each kind of word says beside the words of the message itself.
 _OF_TYPE, _PAIR, _LATER, _AROUND, _AROUND_AN_EXCEPTION = 1.0, 0.7, 0.5, 0.5, 0.2
-_NOTION, _TWO_NOTIONS, _INNER_FRAME, _OUTER_FRAME, _ALWAYS = 0.7, 0.5, 0.5, 0.2, 0.5
-_CLAUSES = re.compile(r"(?<=[\w)'\"\]>])[.!?;]\s+")
-_INNERMOST = 3
+_NOTION, _TWO_NOTIONS, _ALWAYS = 0.7, 0.5, 0.5
 # What a scheduler's own commands write is no word of the job: patterns know it.
 OF_THE_SCHEDULER = re.compile(r"(?:srun|slurmstepd\S*|sbatch|salloc): (?!.*(?:pyxis|enroot))")
 # Types that say the program is wrong, whatever their words speak of.
@@ -89,15 +84,12 @@ class Said:
     kind: str = ""  # the type of its exception, without its module
     message: str = ""
     later: str = ""  # the lines under the message's first
-    frames: tuple[str, ...] = ()  # `package file function`, outermost first
     around: tuple[str, ...] = ()  # the last lines of the log
 
 
 @dataclass(frozen=True)
 class Guess:
-    """The class that words speak for most, and two confidences from 0 to 1, as measured: that it is
-    this class, and that it is some user error.
-    """
+    """The class that words speak for most; how sure that is, and that it is some user error."""
 
     failure_class: FailureClass
     confidence: float
@@ -105,21 +97,13 @@ class Guess:
 
 
 def said_by(event: Event | None, logs: Sequence[ReadableLog], rank: int | None) -> Said:
-    """What an event and the last lines of its log say; without an event, the last lines of all
-    logs; of this rank, where it is known.
-    """
+    """What an event and the last lines of its log, or of all logs, say; of this rank, if known."""
     sources = [log for log in logs if event is None or log == event.source] or logs
-    lines = last_lines(sources, rank)
     raised = None if event is None else event.raised
     text = "" if event is None else (raised.exception if raised else event.text)
-    shown = [Frame(f["file"], f["function"] or "") for f in map(FRAME.match, lines) if f]
-    frames = raised.block.frames if raised else shown
-    around = [line for line in _statements(lines) if line not in text]
-    return replace(
-        said_of(text, raised is not None),
-        frames=tuple(_frame_words(frame) for frame in frames),
-        around=tuple(normalised(line) for line in around),
-    )
+    around = (line for line in _statements(last_lines(sources, rank)) if line not in text)
+    said = said_of(text, raised is not None)
+    return replace(said, around=tuple(normalised(line) for line in around))
 
 
 def _statements(lines: Sequence[str]) -> Iterator[str]:
@@ -155,12 +139,6 @@ def _last_lines(log: ReadableLog) -> list[LogLine]:
     rows = [row for row in re.split(r"[\r\n]+", tail_of(log, _TAIL)) if row.strip()]
     rows = [row for row in rows if OF_THE_SCHEDULER.match(row) is None]
     return [line for row in rows[-2 * _LINES :] for line in cleaned(row.encode(), log, 0)]
-
-
-def _frame_words(frame: Frame) -> str:
-    package = _PACKAGE.search(frame.file)
-    file = frame.file.rsplit("/", 1)[-1].removesuffix(".py")
-    return " ".join([package[1] if package else "-", file, frame.function.strip("<>")])
 
 
 def plain(text: str) -> str:
@@ -204,7 +182,6 @@ def _weighted(said: Said) -> Iterator[tuple[str, float]]:
         yield from ((stem(part.lower()), 0.5) for part in _PART.findall(said.kind))
     yield from _of_text(said.message, 1.0)
     yield from _of_text(said.later, _LATER)
-    yield from _of_frames(said.frames)
     for line in said.around:
         yield from _of_text(line, _AROUND_AN_EXCEPTION if said.kind else _AROUND)
 
@@ -213,32 +190,18 @@ def _of_text(text: str, much: float) -> Iterator[tuple[str, float]]:
     words = [stem(word) for word in _WORD.findall(text)]
     yield from ((word, much) for word in words)
     yield from ((f"{one} {two}", much * _PAIR) for one, two in pairwise(words))
-    for clause in _CLAUSES.split(text):
-        notions = sorted(name for name, regex in _lexicon().items() if regex.search(clause))
-        yield from ((f"notion:{one}", much * _NOTION) for one in notions)
-        pairs = ((one, two) for i, one in enumerate(notions) for two in notions[i + 1 :])
-        yield from ((f"notion:{one}+{two}", much * _TWO_NOTIONS) for one, two in pairs)
+    notions = sorted(name for name, regex in _lexicon().items() if regex.search(text))
+    yield from ((f"notion:{one}", much * _NOTION) for one in notions)
+    pairs = combinations(notions, 2)
+    yield from ((f"notion:{one}+{two}", much * _TWO_NOTIONS) for one, two in pairs)
 
 
 @cache
 def _lexicon() -> dict[str, re.Pattern[str]]:
-    """What messages speak of and what they say of it, in the words any system uses: features beside
-    the words themselves, worth a point of class on logs of other systems.
-    """
-    text = resources.files("aorta.attribution").joinpath("lexicon.toml").read_text(encoding="utf-8")
-    words = tomllib.loads(text)
+    """What messages speak of, in the words any system uses: worth a point of class."""
+    words = tomllib.loads(_data("lexicon.toml"))
     notions = {**words["nouns"], **words["verbs"]}
     return {name: re.compile(rf"(?<![\w<])(?:{regex})(?![\w>])") for name, regex in notions.items()}
-
-
-def _of_frames(frames: Sequence[str]) -> Iterator[tuple[str, float]]:
-    inner = len(frames) - _INNERMOST
-    for index, frame in enumerate(frames):
-        package, _, rest = frame.partition(" ")
-        much = _INNER_FRAME if index >= inner else _OUTER_FRAME
-        if package != "-" and index >= inner:
-            yield f"package:{package}", much
-        yield from ((f"in:{word}", much) for word in re.findall("[a-z]+", rest.lower()))
 
 
 @lru_cache(maxsize=4096)
@@ -263,23 +226,19 @@ class ConfidenceFit:
         return 1 / (1 + math.exp(-odds))
 
 
-@dataclass(frozen=True)
-class _LinearModel:
-    classes: tuple[str, ...]
-    weights: Mapping[str, str]  # of each word its `class:weight` entries
-    of_class: ConfidenceFit
-    of_user_error: ConfidenceFit
-
-
 @cache
-def _model() -> _LinearModel:
-    """The model's file: its classes, its two calibrations, then a line a word."""
-    text = resources.files("aorta.attribution").joinpath(WEIGHTS).read_text(encoding="utf-8")
-    classes, calibrations, *lines = text.splitlines()
+def _model() -> tuple[list[str], dict[str, str], ConfidenceFit, ConfidenceFit]:
+    """The model's file: its classes, a line a word with its `class:weight` entries, and how sure it
+    is of a class and of a user error.
+    """
+    classes, calibrations, *lines = _data(WEIGHTS).splitlines()
     numbers = [float(number) for number in calibrations.split()]
     weights = {word: entries for word, _, entries in (line.partition("\t") for line in lines)}
-    fits = (ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:]))
-    return _LinearModel(tuple(classes.split()), weights, *fits)
+    return classes.split(), weights, ConfidenceFit(*numbers[:2]), ConfidenceFit(*numbers[2:])
+
+
+def _data(name: str) -> str:
+    return resources.files("aorta.attribution").joinpath(name).read_text(encoding="utf-8")
 
 
 def shares_of(sums: Mapping[str, float]) -> tuple[FailureClass, float, float]:
@@ -296,20 +255,18 @@ def classified(said: Said) -> Guess:
     """What a failure is by its words. Types that blame the program are taken at their word."""
     if said.kind and OF_THE_PROGRAM.match(f"{said.kind}: {said.message}".removesuffix(": ")):
         return Guess(FailureClass.USER_EXCEPTION, _OF_PROGRAM_TYPE, 0.0)
-    model = _model()
-    sums = dict.fromkeys(model.classes, 0.0)
+    classes, weights, of_class, of_user_error = _model()
+    sums = dict.fromkeys(classes, 0.0)
     for word, much in features(said).items():
-        for entry in model.weights.get(word, "").split():
+        for entry in weights.get(word, "").split():
             column, _, weight = entry.partition(":")
-            sums[model.classes[int(column)]] += much * int(weight) / SCALE
+            sums[classes[int(column)]] += much * int(weight) / SCALE
     best, share, user_error = shares_of(sums)
-    return Guess(best, model.of_class(share), model.of_user_error(user_error))
+    return Guess(best, of_class(share), of_user_error(user_error))
 
 
 def may_stop(said: Said, failure_class: FailureClass) -> bool:
-    """Whether words alone may end a job: those of an exception, and of nothing that comes and goes
-    or is another's. A checkpoint that cannot be read may be one that is just being written.
-    """
+    """Whether words may end a job: of nothing that comes and goes or is another's."""
     own = failure_class in USER_ERRORS and failure_class is not FailureClass.CHECKPOINT_CORRUPT
     text = f"{said.message} {said.later}"
     of_others = any(_lexicon()[notion].search(text) for notion in _NOT_ITS_OWN)
@@ -322,9 +279,7 @@ def comes_and_goes(headline: str) -> bool:
 
 
 def named(events: Iterable[Event]) -> tuple[Event, ...]:
-    """The events, with the class of each exception that no pattern was certain of. What a wrapper
-    quotes is left out where words say no more than that something was raised.
-    """
+    """The events, with the classes of exceptions. What is quoted and says nothing is left out."""
     return tuple(event for each in events if (event := _with_class(each)) is not None)
 
 

@@ -46,9 +46,8 @@ class JsonClient:
         url: str,
         token: str | None = None,
         *,
-        find_token: Callable[[str], str | None] | None = None,
+        find_token: Callable[[str], str | None] | None = None,  # a server may be new
     ) -> None:
-        """`find_token` is called at every request without credentials: a server may be new."""
         self.url = without_credentials(url).rstrip("/")
         self._given = f"Bearer {token}" if token else credentials_in(url)
         self._find_token = find_token

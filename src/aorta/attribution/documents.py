@@ -8,10 +8,21 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+)
 
 from aorta.core.failure import Failure, failure_from_json, failure_to_json
 from aorta.core.templates import shortened
+from aorta.core.trial import Ended
 
 
 class FailureClass(StrEnum):
@@ -51,23 +62,15 @@ class FailureClass(StrEnum):
 
 
 # What the code, its files, its configuration or its command line are to blame for.
+_C = FailureClass
 USER_ERRORS = frozenset(
     {
-        FailureClass.IMPORT_ERROR,
-        FailureClass.SYNTAX_ERROR,
-        FailureClass.BAD_ARGUMENTS,
-        FailureClass.BAD_CONFIG,
-        FailureClass.SHAPE_MISMATCH,
-        FailureClass.CHECKPOINT_MISMATCH,
-        FailureClass.CHECKPOINT_CORRUPT,
-        FailureClass.MISSING_FILE,
-        FailureClass.PERMISSION_DENIED,
+        _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.SHAPE_MISMATCH,
+        _C.CHECKPOINT_MISMATCH, _C.CHECKPOINT_CORRUPT, _C.MISSING_FILE, _C.PERMISSION_DENIED,
     }
-)
+)  # fmt: skip
 # How a failure shows, and not what it is.
-HOW_IT_SHOWS = frozenset(
-    {FailureClass.ABORT, FailureClass.ASSERTION, FailureClass.USER_EXCEPTION, FailureClass.UNKNOWN}
-)
+HOW_IT_SHOWS = frozenset({_C.ABORT, _C.ASSERTION, _C.USER_EXCEPTION, _C.UNKNOWN})
 
 
 class CycleState(StrEnum):
@@ -108,27 +111,13 @@ class Certainty(StrEnum):
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 _POLITE = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 _SHELL = 128
-_WAYS_TO_EXIT = {
-    *(USER_ERRORS - {FailureClass.SHAPE_MISMATCH}),
-    FailureClass.USER_EXCEPTION,
-    FailureClass.ASSERTION,
-    FailureClass.DATA_ERROR,
-    FailureClass.NAN,
-}
+_WAYS_TO_EXIT = USER_ERRORS - {_C.SHAPE_MISMATCH} | {
+    _C.USER_EXCEPTION, _C.ASSERTION, _C.DATA_ERROR, _C.NAN,
+}  # fmt: skip
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # what shells, env and container engines exit with
-_SPOKEN = {  # what shells and schedulers call a signal
-    "killed": signal.SIGKILL,
-    "terminated": signal.SIGTERM,
-    "segmentation fault": signal.SIGSEGV,
-    "aborted": signal.SIGABRT,
-    "bus error": signal.SIGBUS,
-    "illegal instruction": signal.SIGILL,
-    "floating point exception": signal.SIGFPE,
-    "interrupt": signal.SIGINT,
-    "hangup": signal.SIGHUP,
-    "out of memory": signal.SIGKILL,
-    "quit": signal.SIGQUIT,
-}
+# What shells and schedulers call a signal.
+_SPOKEN = {str(signal.strsignal(number)).lower(): number for number in signal.valid_signals()}
+_SPOKEN["out of memory"] = signal.SIGKILL
 
 
 def signal_number(told: int | str) -> int | None:
@@ -145,20 +134,41 @@ def signal_number(told: int | str) -> int | None:
     return None if found is None else int(found)
 
 
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 3.0 is 3 there."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _signal(value: object) -> object:
+    """9, 9.0, "9", "SIGKILL" and "Killed" are one signal."""
+    number = signal_number(value) if isinstance(value, str) else None
+    return _whole(value) if number is None else number
+
+
+WHOLE = BeforeValidator(_whole)
+_STRICT = Field(strict=True)
+_Signal = Annotated[int, Field(ge=1, le=64, strict=True), BeforeValidator(_signal)]
+Rank = Annotated[int, Field(ge=0, lt=1 << 31, strict=True), WHOLE]
+LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
+_Name = Annotated[str, Field(max_length=200)]
+
+
 @dataclass(frozen=True)
 class RankEnd:
-    """How one rank ended, as its launcher saw it."""
+    """How one rank ended, as its launcher saw it. `time`: on any clock that the ranks share."""
 
-    rank: int
-    exit_code: int | None = None
-    signal: int | None = None
-    error_file: Path | None = None  # what torch's `record` wrote
-    time: float | None = None  # seconds on any clock shared by the ranks of this cycle
-    node: str | None = None
-    device: str | None = None
-    agent: str | None = None  # of its launcher, which ran and watched it
-    hung: bool = False  # the launcher stopped it because it was silent too long
-    ended_by_launcher: bool = False  # after another rank had failed
+    __pydantic_config__ = ConfigDict(strict=False)  # a mapping is one too; its values are strict
+
+    rank: Rank
+    exit_code: Annotated[int, Field(ge=-255, le=255, strict=True), WHOLE] | None = None
+    signal: _Signal | None = None
+    error_file: LogPath | None = None  # what torch's `record` wrote
+    time: Annotated[float, Field(ge=0, le=1e12, strict=True)] | None = None
+    node: _Name | None = None
+    device: _Name | None = None
+    agent: _Name | None = None  # of its launcher, which ran and watched it
+    hung: Annotated[bool, _STRICT] = False  # stopped because it was silent too long
+    stopped_by_agent: Annotated[bool, _STRICT] = False  # after another rank had failed
 
     @property
     def died_of(self) -> int | None:
@@ -180,13 +190,10 @@ class RankEnd:
         return self.died_of in _POLITE
 
     @property
-    def by_force(self) -> bool:
-        """Killed as a launcher kills a rank; with a code of its own it may have failed itself."""
-        return self.was_asked_to_stop or self.died_of == signal.SIGKILL
-
-    def stopped_by_agent(self, told: bool) -> "RankEnd":
-        """The same where its agent says that it stopped it, unless it died otherwise on the way."""
-        return replace(self, ended_by_launcher=True) if told and self.by_force else self
+    def ended_by_launcher(self) -> bool:
+        """Stopped by its agent, unless it died otherwise on the way."""
+        by_force = self.was_asked_to_stop or self.died_of == signal.SIGKILL
+        return self.stopped_by_agent and by_force
 
     @property
     def meaning(self) -> tuple[FailureClass, Certainty]:
@@ -221,30 +228,36 @@ class RankEnd:
 
     @property
     def words(self) -> str:
-        number = self.died_of
         if self.hung:
             return f"rank {self.rank} stopped making progress and was ended"
-        if number is not None:
-            try:
-                name = signal.Signals(number).name
-            except ValueError:
-                name = f"signal {number}"
-            return f"rank {self.rank} died of {name}"
-        return f"rank {self.rank} exited with code {self.exit_code}"
+        number = self.died_of
+        if number is None:
+            return f"rank {self.rank} exited with code {self.exit_code}"
+        return f"rank {self.rank} died of {Ended(signal=number).text}"
 
     def completed_by(self, other: "RankEnd") -> "RankEnd":
         """The same end with what another witness of it adds."""
-        unknown = self.exit_code is None and self.signal is None
-        return replace(
-            self,
-            exit_code=other.exit_code if unknown else self.exit_code,
-            signal=other.signal if unknown else self.signal,
-            time=self.time if self.time is not None else other.time,
-            node=self.node or other.node,
-            device=self.device or other.device,
-            error_file=self.error_file or other.error_file,
-            ended_by_launcher=self.ended_by_launcher or other.ended_by_launcher,
-        )
+        ended = self.exit_code is not None or self.signal is not None
+        kept = {"exit_code", "signal"} if ended else set()
+        more = {k: v for k, v in vars(other).items() if k not in kept and not getattr(self, k)}
+        return replace(self, **more)
+
+
+def _recorded_failure(content: object) -> Failure | None:
+    """None where nobody recorded it, or not in our form."""
+    if isinstance(content, Failure):
+        return content
+    try:
+        return failure_from_json(content)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+_Class = Annotated[FailureClass, Field(alias="class")]
+_Failure = Annotated[
+    Failure | None, PlainValidator(_recorded_failure), PlainSerializer(failure_to_json)
+]
+_Unshown = Field(exclude=True)  # what `policy` reads, and no document shows
 
 
 @dataclass(frozen=True)
@@ -271,12 +284,12 @@ class PastCycle:
     """What an earlier cycle of the same job came to."""
 
     fingerprint: str
-    failure_class: FailureClass
+    failure_class: _Class
     last_step: int | None = None
     name: str = ""
     heartbeat_step: int | None = None
     lived_sec: float | None = None
-    failure: Failure | None = None  # None: an older version recorded the fingerprint alone
+    failure: _Failure = None  # None: an older version recorded the fingerprint alone
 
 
 @dataclass(frozen=True)
@@ -312,7 +325,7 @@ class EvidenceLine:
 class Cascade:
     """Ranks whose failure only follows from the root's."""
 
-    failure_class: FailureClass
+    failure_class: _Class
     ranks: tuple[int, ...]
 
 
@@ -324,11 +337,9 @@ class Advice:
 
 @dataclass(frozen=True)
 class Finding:
-    """What failed. Of a cycle that did not (`state`) only the summary and the steps say anything:
-    its class is unknown, its confidence 0 and its fingerprint empty.
-    """
+    """What failed. Where nothing did (`state`), only the summary and the steps say anything."""
 
-    failure_class: FailureClass
+    failure_class: _Class
     confidence: float
     root: Root
     suspect_ranks: tuple[int, ...]
@@ -338,14 +349,16 @@ class Finding:
     last_step: int | None = None
     evidence: tuple[EvidenceLine, ...] = ()
     cascade: tuple[Cascade, ...] = ()
-    advice: tuple[Advice, ...] = ()
-    one_node_of: int | None = None  # of how many nodes only one shows this failure
-    some_ranks_of: int | None = None  # of how many ranks only some show this failure
-    before_first_step: bool = False  # seen to be so; silence about steps says nothing
-    made_steps: bool = False  # whether steps were seen, counted or not
+    advice: Annotated[tuple[Advice, ...], _Unshown] = ()
+    # Of how many nodes only one, and of how many ranks only some show this failure.
+    one_node_of: Annotated[int | None, _Unshown] = None
+    some_ranks_of: Annotated[int | None, _Unshown] = None
+    # Seen to be so; silence about steps says nothing.
+    before_first_step: Annotated[bool, _Unshown] = False
+    made_steps: Annotated[bool, _Unshown] = False  # whether steps were seen, counted or not
     heartbeat_step: int | None = None  # as the launcher reported it, if it did
     lived_sec: float | None = None
-    failure: Failure | None = None  # what failed, as `same_failure` compares it
+    failure: _Failure = None  # what failed, as `same_failure` compares it
     basis: str = ""  # what the confidence rests on: a rule file, and how sure its pattern is
     state: CycleState = CycleState.FAILED
 
@@ -368,117 +381,55 @@ class Attribution:
 # ---- as documents
 
 SCHEMA = "aorta.attribution/1"
+_LONGEST_LINE = 160  # of evidence, for a terminal
 # What `past_cycle` reads of a finding: all that later cycles are compared with.
 REMEMBERED = ("fingerprint", "class", "last_step", "heartbeat_step", "lived_sec", "failure")
+_FINDING, _PAST_CYCLE = TypeAdapter(Finding), TypeAdapter(PastCycle)
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
-    return {
-        "state": finding.state.value,
-        "class": finding.failure_class.value,
-        "confidence": finding.confidence,
-        "basis": finding.basis,
-        "root": asdict(finding.root),
-        "suspect_ranks": list(finding.suspect_ranks),
-        "first_step": finding.first_step,
-        "last_step": finding.last_step,
-        "heartbeat_step": finding.heartbeat_step,
-        "lived_sec": finding.lived_sec,
-        "fingerprint": finding.fingerprint,
-        "failure": failure_to_json(finding.failure),
-        "summary": finding.summary,
-        "evidence": [asdict(line) for line in finding.evidence],
-        "cascade": [
-            {"class": follower.failure_class.value, "ranks": list(follower.ranks)}
-            for follower in finding.cascade
-        ],
-    }
-
-
-def decision_document(decision: Decision) -> dict[str, Any]:
-    return {
-        "action": decision.action.value,
-        "reason": decision.reason,
-        "rule": decision.rule,
-        "advice": [asdict(advice) for advice in decision.advice],
-    }
+    document: dict[str, Any] = _FINDING.dump_python(finding, mode="json", by_alias=True)
+    return document
 
 
 def attribution_document(attribution: Attribution) -> dict[str, Any]:
     """All of `aorta attribute --json` but its schema."""
     return {
         "finding": finding_document(attribution.finding),
-        "decision": decision_document(attribution.decision),
+        "decision": asdict(attribution.decision),
         "elapsed_ms": attribution.elapsed_ms,
     }
 
 
 def past_cycle(document: Mapping[str, Any], name: str = "") -> PastCycle | None:
     """What a saved finding says about a past cycle; None where it is not one."""
-    fingerprint, kind = document.get("fingerprint"), document.get("class")
-    if not isinstance(fingerprint, str) or kind not in set(FailureClass):
-        return None
-    steps = (document.get(key) for key in ("last_step", "heartbeat_step"))
-    last_step, heartbeat_step = (step if isinstance(step, int) else None for step in steps)
-    lived = document.get("lived_sec")
-    return PastCycle(
-        fingerprint,
-        FailureClass(kind),
-        last_step,
-        name,
-        heartbeat_step,
-        float(lived) if isinstance(lived, (int, float)) else None,
-        _failure(document.get("failure")),
-    )
-
-
-def _failure(content: object) -> Failure | None:
-    """What failed; None where nobody recorded it, or not in our form."""
     try:
-        return failure_from_json(content)
-    except (LookupError, TypeError, ValueError, AttributeError):
+        return _PAST_CYCLE.validate_python({**document, "name": name})
+    except ValidationError:
         return None
-
-
-_NO_FAILURE = {CycleState.ENDED_WELL: "ENDED WELL", CycleState.STILL_RUNNING: "NO FAILURE SEEN"}
-_LONGEST_LINE = 160
 
 
 def described(attribution: Attribution) -> str:
     """The answer for a terminal, the action first."""
     finding, decision = attribution.finding, attribution.decision
+    made = f"{finding.first_step} to {finding.last_step}"
+    steps = f"  steps     {'none reported' if finding.last_step is None else made}"
     if finding.state is not CycleState.FAILED:
-        return f"{_NO_FAILURE[finding.state]}  {finding.summary}\n  steps     {_steps(finding)}"
+        ended_well = finding.state is CycleState.ENDED_WELL
+        state = "ENDED WELL" if ended_well else "NO FAILURE SEEN"
+        return f"{state}  {finding.summary}\n{steps}"
+    root = [f"{name} {value}" for name, value in vars(finding.root).items() if value is not None]
     rows = [
         f"{decision.action}  {decision.reason}",
         f"  class     {finding.failure_class} (confidence {finding.confidence:.2f})",
-        f"  root      {_place(finding.root)}",
-        f"  steps     {_steps(finding)}",
+        f"  root      {', '.join(root) or 'nobody in particular'}",
+        steps,
         f"  bug       {finding.fingerprint}",
         f"  rule      {decision.rule}",
     ]
     rows += [f"  advice    {advice.text}" for advice in decision.advice]
-    rows += [
-        f"  followed  rank {', '.join(map(str, cascade.ranks))}: {cascade.failure_class}"
-        for cascade in finding.cascade
-    ]
-    rows += [
-        f"  {line.file}:{line.line}: {shortened(line.text, _LONGEST_LINE)}"
-        for line in finding.evidence
-    ]
+    for follower in finding.cascade:
+        ranks = ", ".join(map(str, follower.ranks))
+        rows.append(f"  followed  rank {ranks}: {follower.failure_class}")
+    rows += [f"  {e.file}:{e.line}: {shortened(e.text, _LONGEST_LINE)}" for e in finding.evidence]
     return "\n".join(rows)
-
-
-def _place(root: Root) -> str:
-    parts = [
-        f"rank {root.rank}" if root.rank is not None else "",
-        f"node {root.node}" if root.node else "",
-        f"device {root.device}" if root.device else "",
-    ]
-    return ", ".join(part for part in parts if part) or "nobody in particular"
-
-
-def _steps(finding: Finding) -> str:
-    if finding.last_step is None:
-        return "none reported"
-    return f"{finding.first_step} to {finding.last_step}"

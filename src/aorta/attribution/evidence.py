@@ -10,61 +10,44 @@ import ast
 import json
 import pickle
 import re
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, ConfigDict, Field
-
-from aorta.attribution.documents import Evidence, LogSource, RankEnd, signal_number
-from aorta.attribution.logs import MOST_KEPT, ReadableLog, rank_in_name
+from aorta.attribution.documents import Evidence, LogSource, RankEnd
+from aorta.attribution.logs import ReadableLog, rank_in_name
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import SpecError, UsageError
 
 _LOG_NAMES = (".out", ".err", ".log", ".txt", ".gz")
 _MOST_ERROR_FILE = 1 << 20
-# Bytes of packed logs that are held in memory: of all together, and of each at least.
-_KEPT_OF_ALL, _LEAST_KEPT = 512 << 20, 1 << 20
 
 
 def readable_sources(evidence: Evidence) -> list[ReadableLog]:
     """The logs of the ranks; kernel logs are read beside them but tell nothing about progress."""
-    most = max(_LEAST_KEPT, min(MOST_KEPT, _KEPT_OF_ALL // max(1, len(evidence.logs))))
-    files = [_of_file(log, evidence.follow_links, most) for log in evidence.logs]
-    tails = [
-        ReadableLog(tail.name, tail.rank, tail.node, text=tail.text.encode())
-        for tail in evidence.tails
-    ]
-    reports = [
-        source
-        for failure in evidence.failures
-        for source in _error_report(failure, evidence.follow_links)
-    ]
-    return [*files, *tails, *reports]
+    links = evidence.follow_links
+    files = [_of_file(log, links) for log in evidence.logs]
+    tails = [ReadableLog(t.name, t.rank, t.node, text=t.text.encode()) for t in evidence.tails]
+    reports = (_error_report(failure, links) for failure in evidence.failures)
+    return [*files, *tails, *(report for report in reports if report is not None)]
 
 
 def kernel_sources(evidence: Evidence) -> list[ReadableLog]:
-    return [
-        _of_file(replace(log, rank=None), evidence.follow_links) for log in evidence.kernel_logs
-    ]
+    links = evidence.follow_links
+    return [_of_file(replace(log, rank=None), links) for log in evidence.kernel_logs]
 
 
-def _of_file(log: LogSource, follow_links: bool, most: int = MOST_KEPT) -> ReadableLog:
-    return ReadableLog(
-        str(log.path), log.rank, log.node, log.path, follow_links=follow_links, most_kept=most
-    )
+def _of_file(log: LogSource, follow_links: bool) -> ReadableLog:
+    return ReadableLog(str(log.path), log.rank, log.node, log.path, follow_links=follow_links)
 
 
 def failures_with_times(evidence: Evidence) -> tuple[RankEnd, ...]:
     """Failures with the moment their error file tells, where the launcher did not know it."""
     return tuple(
-        failure
-        if failure.time is not None
-        else replace(failure, time=_reported_time(failure, evidence.follow_links))
-        for failure in evidence.failures
+        end if end.time is not None else replace(end, time=_error_time(end, evidence.follow_links))
+        for end in evidence.failures
     )
 
 
@@ -85,63 +68,15 @@ def read_failures(path: Path) -> tuple[RankEnd, ...]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as wrong:
         raise SpecError(f"is not readable JSON: {wrong}", where=str(path)) from None
-    rows = data.get("ranks") if isinstance(data, dict) else data
-    if not isinstance(rows, list):
-        raise SpecError(
-            "expected a list of {rank, exit_code, signal} or a cycle_info.json", where=str(path)
-        )
-    return failures_of(rows, str(path))
+    return failures_of(data.get("ranks") if isinstance(data, dict) else data, str(path))
 
 
-def failures_of(rows: Sequence[Any], where: str = "failures") -> tuple[RankEnd, ...]:
-    return tuple(
-        validated(FailureReport, row, file=where, at=f"[{index}]").end
-        for index, row in enumerate(rows)
-    )
+class _Failures(StrictModel):
+    failures: list[RankEnd]
 
 
-def _whole(value: object) -> object:
-    """JSON knows one kind of number: 3.0 is 3 there."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _signal(value: object) -> object:
-    """9, 9.0, "9", "SIGKILL" and "Killed" are one signal."""
-    number = signal_number(value) if isinstance(value, str) else None
-    return _whole(value) if number is None else number
-
-
-WHOLE = BeforeValidator(_whole)
-_NUMBER = Annotated[int, Field(ge=1, le=64)]
-_NAMES = "|".join(sorted(name.removeprefix("SIG") for name in signal.Signals.__members__))
-_NAME = Annotated[str, Field(pattern=rf"^(?:(?:SIG)?(?:{_NAMES})|[1-9]|[1-5][0-9]|6[0-4])$")]
-_Signal = Annotated[_NUMBER, BeforeValidator(_signal, json_schema_input_type=_NUMBER | _NAME)]
-Rank = Annotated[int, Field(ge=0, lt=1 << 31), WHOLE]
-LogPath = Annotated[str, Field(pattern=r"^/[^\x00]{0,4094}$")]
-_Name = Annotated[str, Field(max_length=200)]
-
-
-class FailureReport(StrictModel):
-    """How one rank ended: in a file of `--failures`, a cycle_info.json, a report to the service."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    rank: Rank
-    exit_code: Annotated[int, Field(ge=-255, le=255), WHOLE] | None = None
-    signal: _Signal | None = None
-    error_file: LogPath | None = None
-    time: Annotated[float, Field(ge=0, le=1e12)] | None = None
-    node: _Name | None = None
-    device: _Name | None = None
-    agent: _Name | None = None
-    hung: bool = False
-    stopped_by_agent: bool = False
-
-    @property
-    def end(self) -> RankEnd:
-        told = self.model_dump(exclude={"error_file", "stopped_by_agent"})
-        error_file = Path(self.error_file) if self.error_file else None
-        return RankEnd(**told, error_file=error_file).stopped_by_agent(self.stopped_by_agent)
+def failures_of(rows: object, where: str = "failures") -> tuple[RankEnd, ...]:
+    return tuple(validated(_Failures, {"failures": rows}, file=where).failures)
 
 
 def _logs_in(directory: Path) -> list[Path]:
@@ -155,23 +90,19 @@ def _logs_in(directory: Path) -> list[Path]:
     return [path for path in chosen if path.suffix in _LOG_NAMES and path.name != "kernel.log"]
 
 
-def _error_report(failure: RankEnd, follow_links: bool) -> list[ReadableLog]:
+def _error_report(failure: RankEnd, follow_links: bool) -> ReadableLog | None:
     """The traceback torch's `record` decorator saved: there even where stderr was lost."""
     trace = _error_info(failure, follow_links).get("py_callstack")
     if not isinstance(trace, str):
-        return []
-    return [
-        ReadableLog(
-            str(failure.error_file), failure.rank, failure.node, text=trace.encode(errors="replace")
-        )
-    ]
+        return None
+    text = trace.encode(errors="replace")
+    return ReadableLog(failure.error_file or "", failure.rank, failure.node, text=text)
 
 
-def _reported_time(failure: RankEnd, follow_links: bool) -> float | None:
-    told = _error_info(failure, follow_links).get("timestamp")
+def _error_time(failure: RankEnd, follow_links: bool) -> float | None:
     try:
-        return None if told is None else float(told)
-    except (TypeError, ValueError):
+        return float(_error_info(failure, follow_links)["timestamp"])
+    except (KeyError, TypeError, ValueError):
         return None
 
 
@@ -181,7 +112,7 @@ def _error_info(failure: RankEnd, follow_links: bool) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        with ReadableLog(str(path), path=path, follow_links=follow_links).opened() as file:
+        with ReadableLog(path, path=Path(path), follow_links=follow_links).opened() as file:
             found = json.loads(file.read(_MOST_ERROR_FILE))
     except (OSError, ValueError, RecursionError):
         return {}
@@ -192,8 +123,7 @@ def _error_info(failure: RankEnd, follow_links: bool) -> dict[str, Any]:
 
 _RANK = re.compile(r"(\d+)(?:\.(?:json|pkl|pickle|bin))?$")
 _LARGEST_DUMP = 512 << 20
-_COMPLETED = "completed"
-_BEGUN = ("started", _COMPLETED)
+_BEGUN = ("started", "completed")
 
 
 @dataclass(frozen=True)
@@ -231,7 +161,6 @@ class Dump:
     rank: int
     last: Mapping[str, _Call]
     members: Mapping[str, tuple[int, ...]]  # where the dump tells
-    completed: Mapping[str, int]  # the last collective that the group finished
 
 
 def find_dumps(directory: Path) -> tuple[Path, ...]:
@@ -256,11 +185,8 @@ def read_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
 
 def stragglers(dumps: Sequence[Dump]) -> Stragglers:
     """Whom the earliest unfinished collective of all groups was waiting for."""
-    found: list[tuple[int, Stragglers]] = []
-    for group in sorted({group for dump in dumps for group in dump.last}):
-        blamed = _stragglers_of(group, dumps)
-        if blamed is not None:
-            found.append(blamed)
+    groups = sorted({group for dump in dumps for group in dump.last})
+    found = [blamed for group in groups if (blamed := _stragglers_of(group, dumps)) is not None]
     return min(found, key=lambda pair: pair[0])[1] if found else Stragglers()
 
 
@@ -268,14 +194,11 @@ def _stragglers_of(group: str, dumps: Sequence[Dump]) -> tuple[int, Stragglers] 
     came = {dump.rank: dump.last[group] for dump in dumps if group in dump.last}
     members = {rank for dump in dumps for rank in dump.members.get(group, ())} or set(came)
     furthest = max(came.values(), key=lambda entry: entry.sequence)
-    if all(_finished(dump, group, furthest.sequence) for dump in dumps if dump.rank in members):
-        return None
     behind = {r for r in members if r not in came or came[r].sequence < furthest.sequence}
     at_it = {rank: entry for rank, entry in came.items() if rank not in behind}
-    mismatch = False
-    if not behind:
-        behind = _another_operation(at_it)
-        mismatch = bool(behind)
+    others = set() if behind else _another_operation(at_it)
+    mismatch = bool(others)
+    behind = behind or others
     if not behind:
         begun = {rank for rank, entry in at_it.items() if entry.state in _BEGUN}
         behind = set(at_it) - begun if begun else set()
@@ -292,13 +215,6 @@ def _another_operation(calls: Mapping[int, _Call]) -> set[int]:
     called = {rank: (call.operation, call.sizes) for rank, call in calls.items()}
     usual = Counter(called.values()).most_common(1)[0][0]
     return {rank for rank, what in called.items() if what != usual}
-
-
-def _finished(dump: Dump, group: str, sequence: int) -> bool:
-    last = dump.last.get(group)
-    if last is None or last.sequence < sequence:
-        return False
-    return last.state == _COMPLETED or dump.completed.get(group, -1) >= sequence
 
 
 class _PlainValues(pickle.Unpickler):
@@ -319,37 +235,27 @@ def _read(path: Path) -> Dump | None:
     try:
         if rank is None or path.stat().st_size > _LARGEST_DUMP:
             return None
-        data = _load(path)
-        return _dump(int(data.get("rank") or rank[1]), data) if isinstance(data, dict) else None
+        with path.open("rb") as file:
+            is_json = file.read(1) in b"{["
+            file.seek(0)
+            data: Any = json.load(file) if is_json else _PlainValues(file).load()
+        return _dump(int(data.get("rank") or rank[1]), data)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError, IndexError,
             RecursionError, MemoryError, OverflowError, pickle.UnpicklingError):  # fmt: skip
         return None  # every way in which bytes written by a dying process can be wrong
 
 
-def _load(path: Path) -> Any:
-    with path.open("rb") as file:
-        is_json = file.read(1) in b"{["
-        file.seek(0)
-        return json.load(file) if is_json else _PlainValues(file).load()
-
-
 def _dump(rank: int, data: Mapping[str, Any]) -> Dump:
-    groups, status = (
-        data[key] if isinstance(data.get(key), Mapping) else {}
-        for key in ("pg_config", "pg_status")
-    )
-    names = {str(key): str(group.get("name", key)) for key, group in groups.items()}
-    members = {names[str(key)]: _ranks(group.get("ranks")) for key, group in groups.items()}
-    completed = {
-        names.get(str(key), str(key)): int(value.get("last_completed_collective", -1))
-        for key, value in status.items()
+    groups = data["pg_config"] if isinstance(data.get("pg_config"), Mapping) else {}
+    members = {
+        str(group.get("name", key)): _ranks(group.get("ranks")) for key, group in groups.items()
     }
     last: dict[str, _Call] = {}
     for entry in data.get("entries") or ():
         if not entry.get("is_p2p"):
             group = str((entry.get("process_group") or (entry.get("pg_id", ""),))[0])
             last[group] = max(last.get(group, _NO_CALL), _call(entry), key=lambda c: c.sequence)
-    return Dump(rank, last, {k: v for k, v in members.items() if v}, completed)
+    return Dump(rank, last, {group: ranks for group, ranks in members.items() if ranks})
 
 
 def _call(entry: Mapping[str, Any]) -> _Call:

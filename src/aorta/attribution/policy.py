@@ -8,7 +8,6 @@ first, as a mount or a record may have gone bad. Neither silence nor a lone numb
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from aorta.attribution.documents import (
@@ -31,72 +30,38 @@ _STOPS_NEXT = "; the same again without progress will stop it"
 
 
 class RestartPolicy(Enum):
-    """What a first, clear occurrence of a class gets."""
+    """What a first, clear occurrence of a class gets, and why."""
 
-    STOP = "stop"
-    ONCE = "restart once"
-    RESTART = "restart"
-    FREE = "restart, never counted"
-    STARTUP = "stop before the first step, restart once after it"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True)
-class PolicyRule:
-    policy: RestartPolicy
-    why: str
+    STOP = "a restart would meet it again"
+    STARTUP = "it does not fit the device memory"  # after the first step: as ONCE
+    ONCE = "it may depend on the batch, the host or chance"
+    RESTART = "a restart usually heals it"
+    FREE = "the scheduler took the nodes and will give others"  # never counted
+    UNKNOWN = "the evidence does not say what happened"
 
 
 _C = FailureClass
-_WHY = {
-    RestartPolicy.STOP: {
-        _C.IMPORT_ERROR: "the same code will fail to import again",
-        _C.SYNTAX_ERROR: "the same source will fail to parse again",
-        _C.BAD_ARGUMENTS: "the same command line will be refused again",
-        _C.BAD_CONFIG: "the same configuration will be refused again",
-        _C.SHAPE_MISMATCH: "the same tensors will not fit again",
-        _C.CHECKPOINT_MISMATCH: "the same checkpoint will not fit the model again",
-        _C.CHECKPOINT_CORRUPT: "the same checkpoint will be unreadable again",
-        _C.MISSING_FILE: "the file will be missing again",
-        _C.PERMISSION_DENIED: "permission will be denied again",
-        _C.DISK_FULL: "the disk will be full again",
-        _C.TIME_LIMIT: "the allocation is used up",
-        _C.CANCELLED: "a person cancelled it",
-    },
-    RestartPolicy.STARTUP: {_C.DEVICE_OOM: "it does not fit the device memory"},
+_FROM_OUTSIDE = {_C.TIME_LIMIT, _C.CANCELLED}
+_POLICIES = {
+    RestartPolicy.STOP: {*USER_ERRORS, _C.DISK_FULL, *_FROM_OUTSIDE},
+    RestartPolicy.STARTUP: {_C.DEVICE_OOM},
     RestartPolicy.ONCE: {
-        _C.HOST_OOM: "host memory may have been taken by a neighbour",
-        _C.DEVICE_ASSERT: "it may depend on the batch",
-        _C.ILLEGAL_ACCESS: "it may be a faulty device or a race",
-        _C.SEGFAULT: "it may be a faulty host or a race",
-        _C.ABORT: "it may be a faulty host or a race",
-        _C.ASSERTION: "it may depend on the batch",
-        _C.USER_EXCEPTION: "it may depend on the batch",
-        _C.DATA_ERROR: "it may depend on the order of the data",
-        _C.NAN: "numbers may diverge by chance",
+        _C.HOST_OOM, _C.DEVICE_ASSERT, _C.ILLEGAL_ACCESS, _C.SEGFAULT, _C.ABORT, _C.ASSERTION,
+        _C.USER_EXCEPTION, _C.DATA_ERROR, _C.NAN,
     },
-    RestartPolicy.RESTART: {
-        _C.STORAGE_FAULT: "storage usually comes back",
-        _C.HARDWARE_FAULT: "another node can take over",
-        _C.LINK_FAULT: "another node or port can take over",
-        _C.COLLECTIVE_TIMEOUT: "stragglers and lost messages are usually transient",
-        _C.HANG: "hangs are usually transient",
-        _C.RENDEZVOUS_ERROR: "the ranks may meet at the next attempt",
-        _C.PORT_IN_USE: "the port is usually free at the next attempt",
-        _C.NETWORK_LOSS: "the network usually comes back",
-        _C.KILLED: "it was ended from outside",
-    },
-    RestartPolicy.FREE: {_C.PREEMPTED: "the scheduler took the nodes and will give others"},
-    RestartPolicy.UNKNOWN: {_C.UNKNOWN: "the evidence does not say what happened"},
-}
-RULES = {
-    kind: PolicyRule(policy, why) for policy, kinds in _WHY.items() for kind, why in kinds.items()
-}
+    RestartPolicy.FREE: {_C.PREEMPTED},
+    RestartPolicy.UNKNOWN: {_C.UNKNOWN},
+}  # fmt: skip
+
+
+def policy_of(kind: FailureClass) -> RestartPolicy:
+    listed = (policy for policy, kinds in _POLICIES.items() if kind in kinds)
+    return next(listed, RestartPolicy.RESTART)
+
 
 _NODE_MAY_DIFFER = {*USER_ERRORS, _C.DISK_FULL, _C.DEVICE_OOM}
 _RANK_MAY_DIFFER = USER_ERRORS - {_C.SHAPE_MISMATCH}
 FEW_STEPS = 50
-_FROM_OUTSIDE = {_C.TIME_LIMIT, _C.CANCELLED}
 _DONE_BY_EVERY_RANK = {_C.IMPORT_ERROR, _C.BAD_ARGUMENTS}
 
 
@@ -110,36 +75,34 @@ def decide(
     if finding.state is not CycleState.FAILED:
         why = f"{finding.summary}; there is no failure to decide about"
         return Decision(Action.UNKNOWN, why, finding.state)
-    rule = RULES[finding.failure_class]
+    policy = policy_of(finding.failure_class)
     advice = _advice(finding)
-    if rule.policy is RestartPolicy.FREE:
-        return Decision(Action.RESTART, _because(finding, rule.why), "preempted", advice)
-    stop = _is_certain_user_error(finding, rule) and not _ran_before(finding, history)
+    if policy is RestartPolicy.FREE:
+        return Decision(Action.RESTART, _because(finding, policy.value), "preempted", advice)
+    stop = _is_certain_user_error(finding, policy) and not _ran_before(finding, history)
     if stop:
-        before = " before the first step" if rule.policy is RestartPolicy.STARTUP else ""
-        why = _because(finding, rule.why + before)
+        before = " before the first step" if policy is RestartPolicy.STARTUP else ""
+        why = _because(finding, policy.value + before)
         return Decision(Action.STOP, why, f"certain.{finding.failure_class}", advice)
-    recurs = _recurs(finding, rule, history, no_progress_limit)
+    recurs = _recurs(finding, policy, history, no_progress_limit)
     if recurs is not None:
         reason, name = recurs
         return Decision(Action.STOP, reason, name, advice)
-    if rule.policy is RestartPolicy.UNKNOWN:
-        return Decision(Action.UNKNOWN, _because(finding, rule.why), "unknown", advice)
-    name, why = _restart(finding, rule, history)
+    if policy is RestartPolicy.UNKNOWN:
+        return Decision(Action.UNKNOWN, _because(finding, policy.value), "unknown", advice)
+    name, why = _restart(finding, policy, history)
     return Decision(Action.RESTART, _because(finding, why), name, advice)
 
 
-def _is_certain_user_error(finding: Finding, rule: PolicyRule) -> bool:
+def _is_certain_user_error(finding: Finding, policy: RestartPolicy) -> bool:
     """Whether the class, how sure it is, and who shows it would stop a job at its first failure."""
-    at_startup = rule.policy is RestartPolicy.STARTUP and finding.before_first_step
-    stops = rule.policy is RestartPolicy.STOP or at_startup
+    at_startup = policy is RestartPolicy.STARTUP and finding.before_first_step
+    stops = policy is RestartPolicy.STOP or at_startup
     return stops and finding.confidence >= _needed(finding) and not _is_odd_one_out(finding)
 
 
 def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
-    """Whether the job came past this place before, in this cycle or an earlier one: then something
-    around it has changed, a mount or a node, and a restart may heal it.
-    """
+    """Whether the job came past this place before: a mount or a node may have changed since."""
     if finding.failure_class in _FROM_OUTSIDE:
         return False
     return _came_far(finding) or any(made_progress(cycle) for cycle in history)
@@ -161,17 +124,11 @@ def _needed(finding: Finding) -> float:
 
 
 def _is_one_node_only(finding: Finding) -> bool:
-    """One node alone shows what the program would show on all: that node is the suspect."""
     return finding.one_node_of is not None and finding.failure_class in _NODE_MAY_DIFFER
 
 
 def _is_of_some_ranks_only(finding: Finding) -> bool:
-    """Some ranks alone show what all would show if the program, its files or its configuration were
-    wrong.
-
-    Rank 0 has duties of its own (it writes, loads and reports for all), so that what it alone shows
-    may well be a user error; but every rank imports modules and reads its command line.
-    """
+    """Not all show what all would if the program were wrong. Rank 0 has duties of its own."""
     if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
         return False
     return finding.suspect_ranks != (0,) or finding.failure_class in _DONE_BY_EVERY_RANK
@@ -182,19 +139,18 @@ def _is_odd_one_out(finding: Finding) -> bool:
 
 
 def _recurs(
-    finding: Finding, rule: PolicyRule, history: Sequence[PastCycle], limit: int
+    finding: Finding, policy: RestartPolicy, history: Sequence[PastCycle], limit: int
 ) -> tuple[str, str] | None:
     """Why repeating it is pointless by now, and by which rule; None where it is not."""
     now = progress_over([*history, finding])
     # Preempted cycles say nothing about a failure.
     counted = [cycle for cycle in history if cycle.failure_class is not _C.PREEMPTED]
     again = bool(counted) and is_same_failure(counted[-1], finding)
-    certain = _is_certain_user_error(finding, rule)
+    certain = _is_certain_user_error(finding, policy)
     # A certain user error needs no word on progress: the restart it was given did not heal it.
     silent = reached(finding) is None and finding.lived_sec is None
-    if again and (
-        (certain and silent) or (now.idle and (certain or _is_restarted_once(finding, rule)))
-    ):
+    pointless = now.idle and (certain or _is_restarted_once(finding, policy))
+    if again and (pointless or (certain and silent)):
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
     if 0 < limit <= now.idle:
         times = f"{now.idle} cycles in a row ended without progress"
@@ -202,10 +158,10 @@ def _recurs(
     return None
 
 
-def _is_restarted_once(finding: Finding, rule: PolicyRule) -> bool:
-    if rule.policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP} or _is_odd_one_out(finding):
+def _is_restarted_once(finding: Finding, policy: RestartPolicy) -> bool:
+    if policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP} or _is_odd_one_out(finding):
         return True
-    return rule.policy is RestartPolicy.STOP and _came_far(finding)
+    return policy is RestartPolicy.STOP and _came_far(finding)
 
 
 def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
@@ -215,26 +171,25 @@ def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
     return bool(same_failure(cycle.failure, finding.failure))
 
 
-def _restart(finding: Finding, rule: PolicyRule, history: Sequence[PastCycle]) -> tuple[str, str]:
+def _restart(
+    finding: Finding, policy: RestartPolicy, history: Sequence[PastCycle]
+) -> tuple[str, str]:
     """The name of the rule by which it restarts, and why."""
     if _is_one_node_only(finding):
-        return (
-            "one_node_only",
-            f"only one of {finding.one_node_of} nodes shows it; leave that node out",
-        )
+        return "one_node_only", f"one of {finding.one_node_of} nodes shows it; leave that out"
     if _is_of_some_ranks_only(finding):
         alone = f"not all of the {finding.some_ranks_of} ranks show it"
         return "some_ranks_only", alone + _STOPS_NEXT
-    stops = rule.policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
+    stops = policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
     if stops and _ran_before(finding, history):
-        once = _is_certain_user_error(finding, rule) or _is_restarted_once(finding, rule)
+        once = _is_certain_user_error(finding, policy) or _is_restarted_once(finding, policy)
         return "ran_before", "it had run well before" + (_STOPS_NEXT if once else "")
     if stops and finding.confidence < _needed(finding):
-        name = "uncertain" if rule.policy is RestartPolicy.STOP else "restart_once"
+        name = "uncertain" if policy is RestartPolicy.STOP else "restart_once"
         return name, "the evidence is not clear enough to stop for"
-    if rule.policy is RestartPolicy.RESTART:
-        return "transient", rule.why
-    return "restart_once", rule.why + (_STOPS_NEXT if rule.policy is RestartPolicy.ONCE else "")
+    if policy is RestartPolicy.RESTART:
+        return "transient", policy.value
+    return "restart_once", policy.value + (_STOPS_NEXT if policy is RestartPolicy.ONCE else "")
 
 
 def _because(finding: Finding, why: str) -> str:
@@ -242,11 +197,8 @@ def _because(finding: Finding, why: str) -> str:
 
 
 def _advice(finding: Finding) -> tuple[Advice, ...]:
-    advice = finding.advice
-    suspicious = _is_one_node_only(finding) or finding.failure_class in {
-        _C.HARDWARE_FAULT,
-        _C.LINK_FAULT,
-    }
-    if suspicious and finding.root.node:
-        advice = (Advice("exclude_node", f"exclude node {finding.root.node}"), *advice)
-    return advice
+    broken = finding.failure_class in {_C.HARDWARE_FAULT, _C.LINK_FAULT}
+    if finding.root.node and (broken or _is_one_node_only(finding)):
+        exclude = Advice("exclude_node", f"exclude node {finding.root.node}")
+        return (exclude, *finding.advice)
+    return finding.advice

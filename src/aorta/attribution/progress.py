@@ -7,8 +7,9 @@ attribution, the service and the launcher.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from aorta.attribution.documents import FailureClass, Finding, PastCycle
 from aorta.attribution.logs import ReadableLog, ends_of
@@ -54,14 +55,11 @@ _SAVED = re.compile(
     re.IGNORECASE,
 )
 _BEFORE = 40  # characters before a step that may say it is something else
-_NOT_PROGRESS = re.compile(
-    r"\b(?:max|total|num|number of|warm-?up|every|per|of|load\w*|resum\w*|restor\w*|from|until|"
-    r"for|at|skip\w*|in)"
-    r"[ _=:]*\(?$",
+# What stands before a number that is no step of this run, or none at all.
+_NO_STEP = re.compile(
+    r"load|resum|restor|checkpoint found|max_|total|CANCELLED|srun|StepId|"
+    r"\b(?:max|num|number of|warm-?up|every|per|of|from|until|for|at|skip\w*|in)[ _=:]*\(?\s*$",
     re.IGNORECASE,
-)
-_ELSEWHERE = re.compile(
-    r"load|resum|restor|checkpoint found|max_|total|CANCELLED|srun|StepId", re.IGNORECASE
 )
 _OTHER_WORK = re.compile(
     r"load|shard|\bmap\b|map:|num_proc|token|download|fetch|filter|generat|\bsav|eval|valid|"
@@ -71,6 +69,7 @@ _OTHER_WORK = re.compile(
     r"flatten|group|channel|nccl|worker|init|graph|attempt|retr",
     re.IGNORECASE,
 )
+_OF_TRAINING = re.compile(r"train|epoch|step|iter", re.IGNORECASE)
 _OF_A_STACK = re.compile(
     r'File "[^"]+", line \d+|[❱└│]|^\s*#\d+ |NCCL INFO|\bframe #\d+'
 )  # frames, and variables drawn beside them
@@ -153,34 +152,13 @@ class Progress:
     named: frozenset[int] = frozenset()  # those that such a log speaks of
 
 
-@dataclass
-class _Seen:
-    """What the lines of one text tell of steps, by the way they are worded."""
+class _Count(NamedTuple):
+    """What one line tells of steps."""
 
-    by_wording: dict[str, list[int]] = field(default_factory=dict)
-    sure: set[str] = field(default_factory=set)
-    made: bool = False
-    zero: bool = False
-
-    def count(self, wording: str, step: int, sure: bool) -> None:
-        self.by_wording.setdefault(wording, []).append(step)
-        if sure:
-            self.sure.add(wording)
-
-    def counted(self) -> list[int]:
-        """The numbers of the wording used most often among those that are counts of steps: they
-        grow, or their lines tell of a loss or a rate too.
-        """
-        told = [s for wording, s in self.by_wording.items() if wording in self.sure or _grows(s)]
-        return max(told, key=len, default=[])
-
-    def grown(self) -> list[int]:
-        """The same, only of what grows: what never moved says nothing of how far a job came."""
-        return max(filter(_grows, self.by_wording.values()), key=len, default=[])
-
-
-def _grows(steps: list[int]) -> bool:
-    return any(later > earlier for earlier, later in pairwise(steps))
+    wording: str
+    step: int
+    sure: bool  # a loss or a rate stands beside it, or a bar draws it
+    made: bool  # a step was made
 
 
 def progress_of(sources: Iterable[ReadableLog]) -> Progress:
@@ -194,25 +172,19 @@ def progress_of(sources: Iterable[ReadableLog]) -> Progress:
         for rank, text in _texts(source):
             if source.rank is None:
                 spoken |= {rank} if rank is not None else set()
-                named |= {int(told) for told in _RANK.findall(text)}
-            seen = _seen(text)
-            steps = seen.grown()
-            here = bool(steps) or seen.made
+                named |= {int(number) for number in _RANK.findall(text)}
+            counts = _counts_in(text)
+            steps = _most_often(filter(_grows, _by_wording(counts)))  # what never moved is none
+            here = bool(steps) or any(count.made for count in counts)
             if rank is not None and here:
                 ranks.add(rank)
             made |= here
-            zero |= seen.zero and not here
+            zero |= not here and any(count.sure and count.step == 0 for count in counts)
             firsts += steps[:1]
             lasts += [max(steps)] if steps else []
-    return Progress(
-        min(firsts, default=None),
-        max(lasts, default=None),
-        made,
-        zero and not made,
-        frozenset(ranks),
-        frozenset(spoken),
-        frozenset(named),
-    )
+    first, last = min(firsts, default=None), max(lasts, default=None)
+    who = (frozenset(each) for each in (ranks, spoken, named))
+    return Progress(first, last, made, zero and not made, *who)
 
 
 def _texts(source: ReadableLog) -> Iterator[tuple[int | None, str]]:
@@ -225,84 +197,84 @@ def _texts(source: ReadableLog) -> Iterator[tuple[int | None, str]]:
         yield source.rank, whole
         return
     by_rank: dict[int | None, list[str]] = {}
-    for line in re.split(r"[\r\n]+", whole):
-        spoken = source.format.read(line[:_LONGEST])
-        by_rank.setdefault(spoken.rank, []).append(line if spoken.rank is None else spoken.text)
+    for raw in re.split(r"[\r\n]+", whole):
+        line = source.format.read(raw[:_LONGEST])
+        by_rank.setdefault(line.rank, []).append(raw if line.rank is None else line.text)
     yield from ((rank, "\n".join(lines)) for rank, lines in by_rank.items())
 
 
 def world_size(sources: Iterable[ReadableLog]) -> int | None:
     """How many ranks the logs say there are, at their beginning; None where they do not agree."""
-    told = {
+    sizes = {
         int(next(filter(None, found.groups())))
         for source in sources
         if source.size
         for found in _WORLD.finditer(ends_of(source, HEAD, 0)[0])
     }
-    return told.pop() if len(told) == 1 else None
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def steps_in(text: str) -> list[int]:
-    """The steps reported in `text`, in order: of the wording used most often."""
-    return _seen(text).counted()
+    """The steps reported in `text`, in order, of the wording used most often."""
+    counts = _counts_in(text)
+    return _most_often(filter(_grows, _by_wording(counts))) or _most_often(
+        _by_wording(count for count in counts if count.sure)
+    )
 
 
-def _seen(text: str) -> _Seen:
-    seen = _Seen()
-    for line in re.split(r"[\r\n]+", text):
-        if line and not _OF_A_STACK.search(line[:_LONGEST]):
-            _look_at(line[:_LONGEST], seen)
-    return seen
+def _counts_in(text: str) -> list[_Count]:
+    lines = (line[:_LONGEST] for line in re.split(r"[\r\n]+", text))
+    counts = (_count_in(line) for line in lines if line and not _OF_A_STACK.search(line))
+    return [count for count in counts if count is not None]
 
 
-def _look_at(line: str, seen: _Seen) -> None:
-    if _HF.match(line):
-        seen.made = True
+def _by_wording(counts: Iterable[_Count]) -> Iterable[list[int]]:
+    steps: dict[str, list[int]] = {}
+    for count in counts:
+        steps.setdefault(count.wording, []).append(count.step)
+    return steps.values()
+
+
+def _most_often(steps: Iterable[list[int]]) -> list[int]:
+    return max(steps, key=len, default=[])
+
+
+def _grows(steps: list[int]) -> bool:
+    return any(later > earlier for earlier, later in pairwise(steps))
+
+
+def _count_in(line: str) -> _Count | None:
     low = line.lower()  # a word that is not there costs less to miss than an expression
     drawn = "%|" in line or "[=" in line or "[>" in line
-    epoch = (
-        _EPOCH.search(line) if "/" in line and (drawn or "epoch" in low or "train" in low) else None
-    )
+    counts_epochs = "/" in line and (drawn or "epoch" in low or "train" in low)
+    epoch = _EPOCH.search(line) if counts_epochs else None
     if epoch is not None and not _OTHER_WORK.search(line[: epoch.start()]):
-        told = [int(value) for value in epoch.groups() if value is not None]
-        seen.count("epoch", told[0] * told[2] + told[1], sure=True)
-        seen.made |= told[1] > 0
-        return
+        number, at, of = (int(value) for value in epoch.groups() if value is not None)
+        return _Count("epoch", number * of + at, True, at > 0)
     bar = _BAR.search(line) if drawn else None
     if bar is not None:
-        _look_at_bar(bar, seen)
-        return
+        return _drawn(bar)
     saved = _SAVED.search(line) if "sav" in low else None
     if saved is not None:
-        seen.made = True
-        seen.count("saved", int(saved["step"]), sure=False)
+        return _Count("saved", int(saved["step"]), False, True)
     if not any(word in low for word in _COUNTED):
-        return
+        return _Count("loss", 1, False, True) if _HF.match(line) else None
+    metric = _METRIC.search(line) is not None
     for found in _COUNTER.finditer(line):
-        before = line[max(0, found.start() - _BEFORE) : found.start()]
-        metric = _METRIC.search(line) is not None
-        if _NOT_PROGRESS.search(before.rstrip()) or _ELSEWHERE.search(before):
+        if _NO_STEP.search(line[max(0, found.start() - _BEFORE) : found.start()]):
             continue
         if (found["many"] or found["word"].lower() == "batch") and not metric:
             continue
         step = int(found["step"])
-        seen.count(line[found.start() : found.start("step")].lower().strip(), step, metric)
-        seen.made |= metric and step > 0 and not found["many"]
-        seen.zero |= metric and step == 0
-        return
+        wording = line[found.start() : found.start("step")].lower().strip()
+        return _Count(wording, step, metric, metric and step > 0 and not found["many"])
+    return None
 
 
-def _look_at_bar(bar: re.Match[str], seen: _Seen) -> None:
-    what = bar["what"] or ""
+def _drawn(bar: re.Match[str]) -> _Count | None:
+    what, rest = bar["what"] or "", bar["rest"] or ""
     if _OTHER_WORK.search(what):
-        return
+        return None
     at = int(bar["at"] or bar["keras"])
-    if at == 0:
-        seen.zero = True
-    else:
-        sure = bool(
-            bar["keras"] or (_METRIC.search(bar["rest"] or "") and "loss" in (bar["rest"] or ""))
-        )
-        sure |= re.search(r"train|epoch|step|iter", what, re.IGNORECASE) is not None
-        seen.count("bar", at, sure)
-        seen.made |= sure
+    sure = bool(at == 0 or bar["keras"] or "loss" in rest or _OF_TRAINING.search(what))
+    return _Count("bar", at, sure, sure and at > 0)

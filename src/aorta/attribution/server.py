@@ -7,25 +7,33 @@ caller.
 
 import asyncio
 import hmac
+import math
 import os
-import resource
 import signal
 import socket
-import stat
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
 
 import uvicorn
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.attribution import Evidence, attribute
+from aorta.attribution.client import HttpError, JsonClient
+from aorta.attribution.documents import attribution_document
+from aorta.attribution.evidence import failures_of, find_logs
+from aorta.core.errors import AortaError, InfrastructureError, UsageError
+from aorta.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -33,7 +41,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST_BODY = 8 << 20
 OPEN_TO_ALL = frozenset({"/healthz"})
-_MOST_CLIENTS = 4096
 
 
 class ApiError(Exception):
@@ -58,29 +65,23 @@ class ErrorBody(BaseModel):
 
 
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 413, 429, 503)
+    code: {"model": ErrorBody} for code in (400, 401, 403, 404, 411, 413, 429, 503)
 }
 
 
-@dataclass
 class RateLimit:
-    """A token bucket for each client address; `per_second` 0 is no limit."""
+    """Requests of each client address in one second; `per_second` 0 is no limit."""
 
-    per_second: float
-    clock: Callable[[], float] = time.monotonic
-    _clients: dict[str, tuple[float, float]] = field(default_factory=dict)  # left, since when
+    def __init__(self, per_second: float) -> None:
+        self._most = max(1.0, per_second) if per_second > 0 else math.inf
+        self._second, self._taken = 0, Counter[str]()
 
     def take(self, client: str) -> bool:
-        if self.per_second <= 0:
-            return True
-        now = self.clock()
-        if len(self._clients) > _MOST_CLIENTS:
-            self._clients.clear()
-        left, since = self._clients.get(client, (self.per_second, now))
-        left = min(self.per_second, left + (now - since) * self.per_second)
-        granted = left >= 1
-        self._clients[client] = (left - granted, now)
-        return granted
+        now = int(time.monotonic())
+        if now != self._second:
+            self._second, self._taken = now, Counter()
+        self._taken[client] += 1
+        return self._taken[client] <= self._most
 
 
 class Guard:
@@ -95,19 +96,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = _Body(receive)
-
-        async def answer(message: MutableMapping[str, Any]) -> None:
-            if not body.too_large:  # what the framework says of a body that was cut off
-                await send(message)
-
         try:
             self._check(scope)
-            await self._app(scope, body, answer)
-            if body.too_large:
-                raise _too_large()
         except ApiError as refused:
             await refused.response()(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
@@ -117,30 +111,11 @@ class Guard:
         is_open = self._token is None or scope["path"] in OPEN_TO_ALL
         if not is_open and not hmac.compare_digest(given, self._token or b""):
             raise ApiError(401, "unauthorized", "a valid bearer token is needed")
+        if b"transfer-encoding" in headers:
+            raise ApiError(411, "length_required", "a body must say how long it is")
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > LARGEST_BODY:
-            raise _too_large()
-
-
-class _Body:
-    """What is received, counted as it comes: a body may have no length."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._seen = 0
-        self.too_large = False
-
-    async def __call__(self) -> MutableMapping[str, Any]:
-        message = await self._receive()
-        self._seen += len(message.get("body", b""))
-        self.too_large = self._seen > LARGEST_BODY
-        if self.too_large:
-            raise _too_large()
-        return message
-
-
-def _too_large() -> ApiError:
-    return ApiError(413, "too_large", f"the body is larger than {LARGEST_BODY} bytes")
+            raise ApiError(413, "too_large", f"the body is larger than {LARGEST_BODY} bytes")
 
 
 class PathRefusedError(UsageError):
@@ -164,28 +139,10 @@ class PathJail:
 
     def admit(self, text: str) -> Path:
         """The path, if it is absolute, holds no `..` and no link, and lies under a root."""
-        root, inside = self.check_name(text)
-        if self.leads_through_a_link(text):
+        path = os.path.normpath("/".join(self.check_name(text)))
+        if os.path.realpath(path) != path:
             raise PathRefusedError("outside_root", "a log path may not lead through a link")
-        return Path(f"{root}/{inside}")
-
-    def leads_through_a_link(self, text: str) -> bool:
-        """Whether any part of a path below its root is a link, as far as the path exists."""
-        path, inside = self.check_name(text)
-        with suppress(OSError):
-            for part in inside.split("/") if inside else ():
-                path = f"{path}/{part}"
-                if stat.S_ISLNK(os.lstat(path).st_mode):
-                    return True
-        return False
-
-    def is_allowed(self, text: str) -> bool:
-        """Whether a path lies under a root by its name."""
-        try:
-            self.check_name(text)
-        except PathRefusedError:
-            return False
-        return True
+        return Path(path)
 
     def check_name(self, text: str) -> tuple[str, str]:
         """The root a path lies under by its name, and the rest of it. Looks at no file."""
@@ -199,6 +156,58 @@ class PathJail:
                 return real, path[len(given) + 1 :]
         raise PathRefusedError("outside_root", "the log lies outside the allowed roots")
 
+
+# ---- attribution as tools for an assistant
+
+_INSTRUCTIONS = (
+    "Says what killed a training job's cycle and whether a restart can help. Start with "
+    "attribute_log on the logs of all ranks."
+)
+
+
+def create_mcp_server(roots: Sequence[Path], service: JsonClient | None = None) -> "MCPServer":
+    """Needs the extra `mcp`. Decisions that a service keeps are asked of that service."""
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    server = MCPServer(
+        "aorta", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
+    )
+    jail = PathJail(roots)
+
+    @server.tool()
+    def attribute_log(
+        log_paths: list[str], failures: list[dict[str, Any]] | None = None
+    ) -> dict[str, Any]:
+        """What killed this cycle, who began it, and whether to restart.
+
+        log_paths: logs of all ranks, or a directory of rank_<r>.out/.err. failures: [{"rank",
+        "exit_code", "signal"}].
+        """
+        try:
+            logs = find_logs([jail.admit(path) for path in log_paths])
+            ended = failures_of(failures or [], "failures")
+        except AortaError as wrong:
+            raise ToolError(str(wrong)) from None
+        evidence = Evidence(logs=logs, failures=ended, follow_links=False)
+        return attribution_document(attribute(evidence))
+
+    @server.tool()
+    def get_decision(job_id: str, cycle_id: str, wait: float = 0.0) -> dict[str, Any]:
+        """The decision the service gave for a cycle; waits up to `wait` seconds for it."""
+        if service is None:
+            raise ToolError("no attribution service is configured; start with --service-url")
+        where = f"/v1/cycles/{quote(job_id, safe='')}/{quote(cycle_id, safe='')}/decision"
+        try:
+            path = f"{where}?wait={min(max(wait, 0.0), 60.0)}"
+            return dict(service.call("GET", path, wait + 10))
+        except HttpError as wrong:
+            raise ToolError(f"the attribution service did not answer: {wrong}") from None
+
+    return server
+
+
+# ---- on a socket
 
 _BACKLOG = 4096  # a whole cluster may report at once
 _DEAD_AFTER = 60  # seconds of silence after which the kernel asks whether a peer is still there
@@ -228,7 +237,6 @@ def url_of(listener: socket.socket) -> str:
 
 def serve(app: Any, listener: socket.socket) -> None:
     """Blocks until it is told to stop."""
-    _allow_many_connections()
     config = uvicorn.Config(
         app,
         ws="none",
@@ -262,11 +270,7 @@ class _Server(uvicorn.Server):
 
 
 def _stop_when_told(server: uvicorn.Server) -> None:
-    """SIGTERM and Ctrl-C both end it cleanly: what was taken is answered and committed.
-
-    From here on no handler raises: in a task of the loop, or in what the garbage collector calls,
-    that is lost. Started in the background by a shell, with Ctrl-C ignored, it stays deaf to it.
-    """
+    """SIGTERM and Ctrl-C end it cleanly, unless a shell told it to ignore them."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         server.should_exit = True  # the server looks ten times a second
@@ -274,10 +278,3 @@ def _stop_when_told(server: uvicorn.Server) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
-
-
-def _allow_many_connections() -> None:
-    """As many as the administrator lets us have: each agent of a cluster holds one."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -49,6 +49,7 @@ def attribute(as_json: bool, **given: Any) -> None:
     before are its history. Exit codes: 0 an answer was found (also: it ended well), 2 the command
     line is wrong, 3 the evidence does not tell.
     """
+    from aorta.attribution import AttributeRequest, attribute_request, last_cycle
     from aorta.attribution.documents import (
         SCHEMA,
         CycleState,
@@ -56,13 +57,11 @@ def attribute(as_json: bool, **given: Any) -> None:
         attribution_document,
         described,
     )
-    from aorta.attribution.request import AttributeRequest, last_cycle
-    from aorta.attribution.request import attribute as answered
     from aorta.core.errors import Exit
 
     for cycle in filter(None, map(last_cycle, given["logs"])):
         say(f"aorta: reading {cycle}, the last cycle there")
-    result = answered(AttributeRequest(**given))
+    result = attribute_request(AttributeRequest(**given))
     if as_json:
         print_json(SCHEMA, attribution_document(result))
     else:
@@ -160,20 +159,13 @@ def attrsvc(
 
     try:
         from aorta.attribution.server import leave, listen, serve, url_of
-        from aorta.attribution.service import Settings, create_app, database_url
+        from aorta.attribution.service import create_app
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
         ) from None
     access = Access(token_file, no_token)
-    settings = Settings(
-        roots,
-        database_url(db),
-        access.token,
-        rate_limit,
-        max_no_progress_cycles,
-    )
-    app = create_app(settings)
+    app = create_app(roots, db, access.token, rate_limit, max_no_progress_cycles)
     listener = listen(host, port)
     with access.announced(host, listener.getsockname()[1]):
         say(f"aorta: attribution service at {url_of(listener)}")
@@ -220,8 +212,15 @@ def mcp(
 
     try:
         from aorta.attribution.client import JsonClient, token_for
-        from aorta.attribution.mcp_server import create_server
-        from aorta.attribution.server import Guard, RateLimit, leave, listen, serve, url_of
+        from aorta.attribution.server import (
+            Guard,
+            RateLimit,
+            create_mcp_server,
+            leave,
+            listen,
+            serve,
+            url_of,
+        )
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
@@ -230,7 +229,7 @@ def mcp(
     service = None
     if service_url:
         service = JsonClient(service_url, access.shown, find_token=token_for)
-    server = create_server(roots, service)
+    server = create_mcp_server(roots, service)
     if transport == "stdio":
         server.run("stdio")
         return

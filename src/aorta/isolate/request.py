@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution.request import AttributeRequest, attribute
+from aorta.attribution import AttributeRequest, attribute_request
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import UsageError
 from aorta.core.names import expand_hosts
@@ -211,7 +211,7 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
     """Prior weights of the nodes, from what attribution reads in earlier failures, in words too."""
     weights, said = [1.0] * len(names), []
     for path in request.history:
-        finding = attribute(AttributeRequest(logs=(path,))).finding
+        finding = attribute_request(AttributeRequest(logs=(path,))).finding
         node, rank = finding.root.node, finding.root.rank
         if node not in names and rank is not None:
             at = rank // request.ranks_per_node
@@ -283,7 +283,7 @@ def _first_rank(record: TrialRecord, end: TrialEnd) -> dict[str, str]:
     logs = tuple(s.path for s in (end.stdout, end.stderr) if s.path.is_file() and s.bytes_seen)
     if not logs:
         return {}
-    finding = attribute(AttributeRequest(logs=logs)).finding
+    finding = attribute_request(AttributeRequest(logs=logs)).finding
     known = finding.root.rank is not None and finding.confidence >= _SURE
     return {FIRST_RANK: str(finding.root.rank)} if known else {}
 

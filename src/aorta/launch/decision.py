@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from aorta.attribution import Evidence, JobProgress, LogSource, LogTail, RankEnd
 from aorta.attribution.client import JsonClient, token_for
 from aorta.attribution.documents import (
     REMEMBERED,
-    decision_document,
     finding_document,
     past_cycle,
 )
@@ -374,7 +373,7 @@ class LocalSource:
             action=Action(found.decision.action.value),
             reason=found.decision.reason,
             source=self.name,
-            decision=decision_document(found.decision),
+            decision=asdict(found.decision),
             finding=finding_document(found.finding),
         )
 
@@ -414,11 +413,12 @@ def _rank_ends(piece: CycleEvidence, hung: frozenset[int]) -> list[RankEnd]:
             end.rank,
             end.exit_code,
             end.signal,
-            Path(end.error_file) if end.error_file else None,
+            str(end.error_file) if end.error_file else None,
             end.time,
             piece.node,
             agent=piece.agent,
-        ).stopped_by_agent(end.stopped_by_agent)
+            stopped_by_agent=end.stopped_by_agent,
+        )
         for end in piece.ends
         if end.failed or end.stopped_by_agent
     ]

@@ -1,37 +1,28 @@
 """Patterns and the events they make of a log's lines: who showed what, when, where it stands, and
 whether it is a cause, an echo or an exit. Which event is the cause is decided in `timeline`.
 
-Patterns are data, what failures look like in the words of each system: one TOML file in `rules/`
-for each. Every pattern carries lines it must match (`hits`) and must not (`misses`), which tests
-run.
+Patterns are data, one TOML file in `rules/` for each system. Each carries lines it must match
+(`hits`) and must not (`misses`), which tests run. Its other keys:
 
-on         "exception": the last line of a Python traceback and what follows it ("Type: message"),
-           or the message of a C++ one
-           "line": any line of any log; `triggers` are literals, one of which such a line must hold
+on         "exception": the message of an exception ("Type: message"), of Python or of C++
+           "line": any line; `triggers` are literals, one of which such a line must hold
            "exit": the sentence of a launcher, shell or scheduler on how a process ended; its groups
            rank or ranks, code, signal, node tell the rest
-role       root: this can kill a job
-           cascade: only follows from another rank's failure
-           waiting: this rank waited in vain; the blame is on a rank that does not say so (or on the
-           group `blamed`)
-           confirm: names the cause of a death that another fact reports
-certainty  certain: says this class and nothing else. What an exception says that no pattern is
-           certain of is left to the classifier; a line that is only likely is an event all the same
+role       root: this can kill a job; cascade: only follows from another rank's failure; waiting:
+           waited in vain for a rank that does not say so (or is the group `blamed`); confirm: names
+           the cause of a death that another fact reports
+certainty  certain: says this class and nothing else; an exception that is less is classified
 stack, source   what the frames, outermost first (`main.py:run > loader.py:read`), and the
            program's own source line must match: who reads tells whose fault it is
 before     what one of the lines just before must match
 ends_the_rest  true: from this line on a launcher ends the ranks that are left
-whole_message  true: later lines of an exception's message count too; without it only the first, as
-           hints may name other failures
-regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over where they
-           match
-origin     "injected": seen in a failure that was really made; otherwise the public page that shows
-           the line
+whole_message  true: later lines of a message count too; hints there may name other failures
+regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over
+origin     "injected": seen in a failure that was really made; otherwise the page that shows it
 """
 
 import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib import resources
@@ -64,14 +55,6 @@ class PatternAdvice(StrictModel):
     text: str
 
 
-@dataclass(frozen=True)
-class RaisedAt:
-    """Where an exception was raised, as far as its traceback tells."""
-
-    source: str = ""  # the program's own innermost source line
-    stack: str = ""  # all frames, outermost first: `train.py:main > loader.py:read`
-
-
 class Pattern(StrictModel):
     """One pattern, as the head of this module explains its keys."""
 
@@ -101,52 +84,44 @@ class Pattern(StrictModel):
     def compiled(self) -> re.Pattern[str]:
         return re.compile(self.regex)
 
-    def match(self, text: str, raised: RaisedAt | None = None) -> re.Match[str] | None:
-        """The match, if `text` shows this pattern; `raised` is where, if that is known."""
-        if not self._fits_there(raised or RaisedAt()):
-            return None
+    def match(self, text: str, source: str = "", stack: str = "") -> re.Match[str] | None:
+        """The match; `source`: the program's own line that raised, `stack`: all frames."""
+        for required, place in ((self.source, source), (self.stack, stack)):
+            if required is not None and not (place and re.search(required, place)):
+                return None
         return self.compiled.search(text if self.whole_message else text.partition("\n")[0])
-
-    def _fits_there(self, raised: RaisedAt) -> bool:
-        places = ((self.source, raised.source), (self.stack, raised.stack))
-        return all(asked is None or (place and re.search(asked, place)) for asked, place in places)
 
 
 class _PatternFile(StrictModel):
     pattern: Annotated[tuple[Pattern, ...], BeforeValidator(_tuple)]
 
 
-class Registry:
-    """All patterns: the first pattern of the best certainty wins."""
-
-    def __init__(self, patterns: Sequence[Pattern]) -> None:
-        self.patterns = tuple(patterns)
-        by_weight = sorted(self.patterns, key=lambda pattern: pattern.says, reverse=True)
-        self.on_exception = tuple(pattern for pattern in by_weight if pattern.on == "exception")
-        self.by_trigger: dict[str, list[Pattern]] = {}
-        for pattern in self.patterns:
-            for trigger in pattern.triggers:
-                self.by_trigger.setdefault(trigger, []).append(pattern)
-
-        # What ended one rank ended many, and is asked for more than once of each.
-        self.exception = lru_cache(maxsize=4096)(self._exception)
-
-    def _exception(
-        self, text: str, raised: RaisedAt | None = None
-    ) -> tuple[Pattern, re.Match[str]] | None:
-        """The pattern that says most about an exception."""
-        for pattern in self.on_exception:
-            if (match := pattern.match(text, raised)) is not None:
-                return pattern, match
-        return None
-
-
 @cache
-def registry() -> Registry:
+def patterns() -> tuple[Pattern, ...]:
     folder = resources.files("aorta.attribution").joinpath("rules")
     texts = (folder.joinpath(f"{name}.toml").read_text(encoding="utf-8") for name in RULE_FILES)
     files = (_PatternFile.model_validate(tomllib.loads(text)) for text in texts)
-    return Registry([pattern for file in files for pattern in file.pattern])
+    return tuple(pattern for file in files for pattern in file.pattern)
+
+
+@cache
+def by_trigger() -> dict[str, list[Pattern]]:
+    found: dict[str, list[Pattern]] = {}
+    for pattern in patterns():
+        for trigger in pattern.triggers:
+            found.setdefault(trigger, []).append(pattern)
+    return found
+
+
+@lru_cache(maxsize=4096)  # what ended one rank ended many, and is asked for more than once of each
+def pattern_of_exception(
+    text: str, source: str = "", stack: str = ""
+) -> tuple[Pattern, re.Match[str]] | None:
+    """The pattern that says most about an exception: the first of the best certainty."""
+    of_exceptions = (pattern for pattern in patterns() if pattern.on == "exception")
+    by_weight = sorted(of_exceptions, key=lambda pattern: pattern.says, reverse=True)
+    matches = ((pattern, pattern.match(text, source, stack)) for pattern in by_weight)
+    return next(((pattern, match) for pattern, match in matches if match is not None), None)
 
 
 _HOST = re.compile(r"\(?\[?[\w.-]+\]?[:,] ?\d{2,5}\b\)?|\b(?:\d{1,3}\.){3}\d{1,3}\b|[\w-]+<\d+>")
@@ -165,11 +140,6 @@ BY_SCHEDULER = {FailureClass.PREEMPTED, FailureClass.TIME_LIMIT, FailureClass.CA
 FROM_OUTSIDE = {*BY_SCHEDULER, FailureClass.HARDWARE_FAULT, FailureClass.LINK_FAULT}
 
 
-def frame_name(frame: Frame) -> str:
-    """`loader.py:read`"""
-    return f"{frame.file.rsplit('/', 1)[-1]}:{frame.function}"
-
-
 @dataclass(frozen=True)
 class Traceback:
     """One exception with its frames. `survived`: the program reported it and went on."""
@@ -185,7 +155,8 @@ class Traceback:
 
     @property
     def names(self) -> list[str]:
-        return [frame_name(frame) for frame in self.block.frames]
+        """`loader.py:read`, outermost first."""
+        return [f"{f.file.rsplit('/', 1)[-1]}:{f.function}" for f in self.block.frames]
 
     @property
     def own_frame(self) -> Frame | None:
@@ -193,21 +164,17 @@ class Traceback:
         return next((f for f in reversed(self.block.frames) if not f.is_library), None)
 
 
-@dataclass(frozen=True)
-class Event:
+@dataclass(frozen=True, kw_only=True)
+class Event(LogLine):
+    """A line that shows something, and what."""
+
     failure_class: FailureClass
-    role: Role
     certainty: Certainty
     pattern: str
-    text: str
-    signature: (
-        str  # what stays the same when the same bug comes back on another host at another step
-    )
-    rank: int | None
+    signature: str  # what stays the same when the same bug comes back elsewhere
     source: ReadableLog
-    offset: int
+    role: Role = Role.ROOT
     advice: tuple[str, str] | None = None
-    node: str | None = None
     device: str | None = None
     sequence: int | None = None  # of a collective, where the event tells
     is_exception: bool = False
@@ -217,18 +184,11 @@ class Event:
     chain: tuple[Traceback, ...] = ()  # the exceptions that it was raised with
     ends: int | None = None  # where the last exception of its chain stands
     leads_on: bool = False  # the next traceback of this rank was printed because of this one
-    time: float | None = None  # when it was written, where its line tells
-    stream: str = ""  # whose line it is, where no rank is known
-    level: str = ""  # of the logger that wrote it
     is_end: bool = False  # it says how some process ended, and not which
     blamed: int | None = None  # the rank that it says it waited for, or lost
     ended: tuple[RankEnd, ...] = ()  # the ranks of whose end it tells
     ends_the_rest: bool = False  # a launcher says that it ends who is left
     is_torn: bool = False  # a traceback that shows no frame before its exception
-
-    @property
-    def who(self) -> tuple[int | None, str]:
-        return (self.rank, "") if self.rank is not None else (None, self.stream)
 
     @property
     def is_outside(self) -> bool:
@@ -251,98 +211,70 @@ class Reading:
             if event.ends_the_rest:
                 ending.add(event.source)
             late = event.source in ending
-            told += [replace(end, ended_by_launcher=late and end.by_force) for end in event.ended]
+            told += [replace(end, stopped_by_agent=late) for end in event.ended]
         return tuple(told)
 
 
 def event_of(
-    row: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
+    pattern: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
 ) -> Event | None:
     """The event that a pattern reads in a line; None where a line on an exit tells of none."""
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
-    signature = f"{row.id} {stable(groups.get('key', ''))}".strip()
     event = replace(
-        weak_event(line, source, row.id, row.failure_class, line.text, signature),
-        role=row.role,
-        certainty=row.certainty,
+        weak_event(line, source, pattern.id, pattern.failure_class),
+        signature=f"{pattern.id} {stable(groups.get('key', ''))}".strip(),
+        role=pattern.role,
+        certainty=pattern.certainty,
         rank=int(groups["rank"]) if "rank" in groups else line.rank,
-        advice=(row.advice.kind, row.advice.text) if row.advice else None,
+        advice=(pattern.advice.kind, pattern.advice.text) if pattern.advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
         sequence=int(number) if number else None,
         blamed=int(blamed) if blamed else None,
-        ends_the_rest=row.ends_the_rest,
+        ends_the_rest=pattern.ends_the_rest,
     )
-    return event if row.on != "exit" else _end(event, groups)
+    return event if pattern.on != "exit" else _end(event, groups)
 
 
-def weak_event(
-    line: LogLine,
-    source: ReadableLog,
-    pattern: str,
-    failure_class: FailureClass,
-    text: str,
-    signature: str,
-) -> Event:
+def weak_event(line: LogLine, source: ReadableLog, pattern: str, kind: FailureClass) -> Event:
     """The event of a line that no pattern names: a possible cause, and no more than that."""
+    shown = vars(line) | {"text": shortened(line.text, _LONGEST_TEXT)}
+    weak = Certainty.WEAK
     return Event(
-        failure_class,
-        Role.ROOT,
-        Certainty.WEAK,
-        pattern,
-        shortened(text, _LONGEST_TEXT),
-        signature,
-        line.rank,
-        source,
-        line.offset,
-        node=line.node,
-        time=line.time,
-        stream=line.stream,
-        level=line.level,
+        **shown, failure_class=kind, certainty=weak, pattern=pattern, signature="", source=source
     )
 
 
 def _end(event: Event, groups: dict[str, str]) -> Event | None:
     """The exit of the ranks that a line names, or what it says of nobody in particular."""
-    told = next((groups[name] for name in _SIGNAL_GROUPS if name in groups), None)
-    number = None if told is None else signal_number(told)
+    name = next((groups[group] for group in _SIGNAL_GROUPS if group in groups), None)
+    number = None if name is None else signal_number(name)
     code = int(groups["code"]) if "code" in groups else None
     if number is None and code is None:
         return None
-    if code is not None and code < 0:
-        number, code = -code, None
-    memory = groups.get("signal", "").lower() == "out of memory"
-    ranks = _ranks(groups.get("ranks") or groups.get("local") or "")
-    ranks = ranks or ((event.rank,) if event.rank is not None else ())
-    ended = tuple(
-        RankEnd(rank, exit_code=code, signal=number, node=groups.get("node")) for rank in ranks
-    )
-    kind, certainty = RankEnd(0, exit_code=code, signal=number).meaning
-    if memory:
-        kind, certainty = FailureClass.HOST_OOM, Certainty.CERTAIN
-    if ended:
-        role = Role.CONFIRM if memory else Role.END
-        return replace(
+    own = () if event.rank is None else (event.rank,)
+    ranks = _ranks(groups.get("ranks") or groups.get("local") or "") or own
+    end = RankEnd(0, code, number, node=groups.get("node"))
+    kind, certainty = end.meaning
+    if ranks:
+        event = replace(
             event,
-            role=role,
+            role=Role.END,
             failure_class=kind,
             certainty=certainty,
-            ended=ended,
-            rank=ended[0].rank,
+            ended=tuple(replace(end, rank=rank) for rank in ranks),
+            rank=ranks[0],
         )
-    if kind is FailureClass.UNKNOWN or RankEnd(0, code, number).was_asked_to_stop:
+        if groups.get("signal", "").lower() == "out of memory":
+            oom = {"failure_class": FailureClass.HOST_OOM, "certainty": Certainty.CERTAIN}
+            return replace(event, role=Role.CONFIRM, **oom)
+        return event
+    if kind is FailureClass.UNKNOWN or end.was_asked_to_stop:
         return None
     weaker = min(certainty, event.certainty, key=lambda each: each.weight)
-    return replace(
-        event,
-        failure_class=kind,
-        role=Role.ROOT,
-        certainty=weaker,
-        signature=kind.value,
-        is_end=True,
-    )
+    return replace(event, failure_class=kind, certainty=weaker, signature=kind.value, is_end=True)
 
 
 def _ranks(told: str) -> tuple[int, ...]:

@@ -1,9 +1,8 @@
 """One pass over the logs of a cycle: every event that a pattern or an exception shows in them.
 
 All literals are looked for at once: which of them occur in this piece of a log? That question is
-all an engine answers, so that every engine gives the same findings. Over 54 MB of training log with
-98 literals: hyperscan 6,300 MB/s, an RE2 set 670 MB/s, an alternation of the standard library 20 to
-130 MB/s. Hyperscan is used where it is installed (extra `scan`), the standard library otherwise.
+all an engine answers, so that every engine gives the same findings. Hyperscan (6,300 MB/s with 98
+literals) is used where it is installed (extra `scan`), the standard library otherwise.
 
 Tracebacks stand in logs prefixed, interleaved, coloured, chained, or merely logged. The lines of
 one writer are gathered here; `core.raised` reads them.
@@ -14,19 +13,19 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, islice, zip_longest
+from itertools import chain, dropwhile, islice, takewhile, zip_longest
 
-from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.documents import FailureClass, RankEnd, Role
 from aorta.attribution.events import (
     ANY_EXCEPTION,
     QUOTED,
     Event,
     Pattern,
-    RaisedAt,
     Reading,
     Traceback,
+    by_trigger,
     event_of,
-    registry,
+    pattern_of_exception,
     stable,
     weak_event,
 )
@@ -71,23 +70,11 @@ def hyperscan_scanner(literals: Sequence[bytes]) -> Scanner:
     return present
 
 
-def plain_scanner(literals: Sequence[bytes]) -> Scanner:
-    """The standard library alone: an alternation finds places, then each literal is looked up."""
-    any_of_them = re.compile(b"|".join(re.escape(literal) for literal in literals))
-
-    def present(piece: bytes) -> set[int]:
-        if any_of_them.search(piece) is None:
-            return set()
-        return {index for index, literal in enumerate(literals) if literal in piece}
-
-    return present
-
-
 def fastest_scanner(literals: Sequence[bytes]) -> Scanner:
     try:
         return hyperscan_scanner(literals)
     except ImportError:
-        return plain_scanner(literals)
+        return lambda piece: {at for at, literal in enumerate(literals) if literal in piece}
 
 
 def read(sources: Iterable[ReadableLog], *, ends_only: bool = False) -> Reading:
@@ -114,7 +101,7 @@ def _read(source: ReadableLog, begin: int) -> tuple[Event, ...]:
 
 @cache
 def _scanner() -> tuple[tuple[bytes, ...], Scanner]:
-    triggers = (trigger.encode() for trigger in registry().by_trigger)
+    triggers = (trigger.encode() for trigger in by_trigger())
     literals = tuple(dict.fromkeys((*LITERALS, _TORCHRUN_FAILURE, *triggers)))
     return literals, fastest_scanner(literals)
 
@@ -133,93 +120,78 @@ def _keep(kept: _Kept, event: Event) -> None:
 
 
 def _events(piece: Piece, literals: list[bytes]) -> Iterator[Event]:
-    told = exceptions(piece, literals)
-    yield from told.events
+    found = exceptions(piece, literals)
+    yield from found.events
     for literal in literals:
-        patterns = registry().by_trigger.get(literal.decode(), ())
+        patterns = by_trigger().get(literal.decode(), ())
         for position in piece.occurrences(literal) if patterns else ():
             line = piece.line_at(position, literal.decode())
             for pattern in patterns:
                 by_launcher = pattern.on == "exit" or pattern.ends_the_rest
-                event = None
-                if not told.covers(line, by_launcher=by_launcher):
-                    event = _event_in(line, pattern, piece)
-                if event is not None:
-                    yield _with_crash_frames(event, line, piece)
+                if not found.covers(line, by_launcher):
+                    yield from _event_in(line, pattern, piece)
     if _TORCHRUN_FAILURE in literals:
         yield from _torchrun_failures(piece)
 
 
-def _event_in(line: LogLine, pattern: Pattern, piece: Piece) -> Event | None:
+def _event_in(line: LogLine, pattern: Pattern, piece: Piece) -> Iterator[Event]:
     match = pattern.match(whole_text(piece, line) if pattern.whole_message else line.text)
     if match is None:
-        return None
+        return
     if pattern.before is not None:
-        above = [other.text for other in piece.same_writer_above(line)]
-        if not any(re.search(pattern.before, text) for text in above):
-            return None
-    return event_of(pattern, match, line, piece.source)
+        above = piece.same_writer_above(line)
+        if not any(re.search(pattern.before, other.text) for other in above):
+            return
+    event = event_of(pattern, match, line, piece.source)
+    if event is not None and event.failure_class in _SHOW_A_STACK:
+        # Two crashes or hangs are the same bug if they happened in the same place.
+        frames = _crash_frames(piece.same_writer_from(line))
+        event = replace(event, signature=" > ".join([event.signature, *frames]))
+    if event is not None:
+        yield event
 
 
-def _with_crash_frames(event: Event, line: LogLine, piece: Piece) -> Event:
-    """Two crashes or hangs are the same bug if they happened in the same place."""
-    if event.failure_class not in _SHOW_A_STACK:
-        return event
-    frames = crash_frames(piece.same_writer_from(line))
-    return replace(event, signature=" > ".join([event.signature, *frames]))
+def _crash_frames(lines: Iterable[LogLine]) -> list[str]:
+    """The innermost frames under "Fatal Python error", which prints the latest call first."""
+    shown = [FRAME.match(line.text) for line in islice(lines, _MOST_CRASH_LINES)]
+    below = takewhile(bool, dropwhile(lambda frame: frame is None, shown))
+    frames = [f"{f['file'].rsplit('/', 1)[-1]}:{f['function']}" for f in below if f]
+    return frames[:_CRASH_FRAMES]
 
 
 def _torchrun_failures(piece: Piece) -> Iterator[Event]:
     """torchrun's table of who failed, with host, code and time of each."""
     for position in piece.occurrences(_TORCHRUN_FAILURE):
         above = piece.lines_from(piece.line_start(max(0, position - 300)), position + 80)
-        block = [line for line in above if line.text.strip()]
-        text = "\n".join(line.text for line in block)
-        ranks, codes = TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
+        text = "\n".join(line.text for line in above if line.text.strip())
+        ranks, codes = _TORCHRUN_RANK.findall(text), _TORCHRUN_EXIT.findall(text)
         if not ranks or not codes:
             continue
         host = _TORCHRUN_HOST.findall(text)
-        number = int(codes[-1])
-        end = RankEnd(
-            int(ranks[-1]),
-            exit_code=number if number >= 0 else None,
-            signal=-number if number < 0 else None,
-            node=host[-1] if host else None,
+        end = RankEnd(int(ranks[-1]), exit_code=int(codes[-1]), node=host[-1] if host else None)
+        row = LogLine(text.rpartition("\n")[2], end.rank, offset=piece.offset + position)
+        event = weak_event(row, piece.source, "elastic.table", end.meaning[0])
+        yield replace(
+            event, certainty=end.meaning[1], signature=end.words, role=Role.END, ended=(end,)
         )
-        kind, certainty = end.meaning
-        yield Event(kind, Role.END, certainty, "elastic.table", block[-1].text, end.words, end.rank,
-                    piece.source, piece.offset + position, ended=(end,))  # fmt: skip
 
 
 # ---- exceptions
 
 
 _HEADER = b"(most recent call last)"  # colours may stand before it, inside the line
-_WHAT = b"what():  "  # how the C++ runtime shows an exception that nobody caught
-_CHECK = b"Check failed: "
+# How the C++ runtime and torch's watchdog show an exception that nobody caught.
+_UNCAUGHT = (b"what():  ", b"terminated with exception: ")
 _NAMES = (b"Error", b"Exception", b"Interrupt", b"SystemExit")
-_QUOTES = (b"xception: ", b"CUDA error", b"HIP error", b"aused by", b"eason: ", _CHECK)
-_IN_A_LINE = (*_NAMES, _WHAT, *_QUOTES)
-LITERALS = (_HEADER, *_IN_A_LINE)
+LITERALS = (_HEADER, *_NAMES, *_UNCAUGHT)
 LOADER_WORKER = "data.loader_worker"
-TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
+_TORCHRUN_RANK = re.compile(r"(?<!_)rank\s*: (\d+)")
 _QUOTED = re.compile(r"\s*traceback : ")  # by torchrun
 _SPAWNED = re.compile(r"-- Process (\d+) terminated with the following error:")
 _ALONE = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure)\w{0,3}|"
     r"RayTaskError\([\w.]+\))(?::\s|:?$)"
 )
-_INSIDE = re.compile(
-    r"(?:(?:with|[Cc]aught|[Uu]nhandled|raised|[Oo]riginal|following) (?:an )?(?:exception|"
-    r"error)[^:]{0,40}|[Ee]xception|[Cc]aused by|[Rr]eason)"
-    r":? +(?P<message>(?:(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .+|$))|(?:CUDA|HIP|"
-    r"NCCL) (?:error|Error): .+)"
-    r"|(?P<device>(?:CUDA|HIP) error(?: \d+)?: .+)|Check failed: (?P<check>.+)"
-)
-_HARMLESS = re.compile(
-    r"retry|ignor|skip|fall(?:ing)? ?back|attempt|will be|for debugging", re.IGNORECASE
-)
-_QUIET = {"DEBUG", "INFO", "NOTICE", "WARN", "WARNING", "TRACE"}
 _OF_THE_RECORD = {
     FailureClass.SHAPE_MISMATCH,
     FailureClass.ASSERTION,
@@ -230,68 +202,44 @@ _OF_THE_RECORD = {
 
 @dataclass(frozen=True)
 class ExceptionsFound:
-    """The exceptions of a piece, and where their text stands."""
+    """The exceptions of a piece, and the tracebacks that it holds."""
 
-    events: tuple[Event, ...]
-    extents: tuple[tuple[int, int, tuple[int | None, str]], ...]
-    headlines: frozenset[int] = frozenset()  # where their first lines stand
+    events: tuple[Event, ...] = ()
+    tracebacks: tuple[Traceback, ...] = ()
 
     def covers(self, line: LogLine, by_launcher: bool = False) -> bool:
-        """Whether a line is part of an exception's text, a launcher's own lines included."""
-        if by_launcher and line.offset not in self.headlines:
-            return False
-        return any(b <= line.offset <= e and line.who == who for b, e, who in self.extents)
+        """Whether a line is part of an exception; a launcher's, if it is its headline."""
+        if by_launcher:
+            return any(line.offset == each.line.offset for each in self.tracebacks)
+        at = line.offset
+        own = (each for each in self.tracebacks if each.line.who == line.who)
+        return any(each.begins <= at <= each.until for each in own)
 
 
 def exceptions(piece: Piece, literals: list[bytes]) -> ExceptionsFound:
-    told = ExceptionsFound((), ())
-    if _HEADER in literals:
-        told = _with_tracebacks(piece)
-    found = {event.offset: event for event in told.events}
-    for literal in (each for each in _IN_A_LINE if each in literals):
+    positions = piece.occurrences(_HEADER) if _HEADER in literals else []
+    tracebacks = tuple(t for t in (_traceback_at(piece, at) for at in positions) if t is not None)
+    found = ExceptionsFound((), tracebacks)
+    raised = (_exception_event(t, piece.source) for t in tracebacks if not t.ignored)
+    events = {event.offset: event for event in raised if event is not None}
+    for literal in (each for each in (*_NAMES, *_UNCAUGHT) if each in literals):
         for position in piece.occurrences(literal):
             line = piece.line_at(position, literal.decode())
-            covered = literal != _WHAT and told.covers(line)
-            if line.offset not in found and not covered:
-                event = _in_a_line(line, literal, piece)
-                if event is not None:
-                    found[event.offset] = event
-    return replace(told, events=tuple(found.values()))
+            event = None
+            if literal in _UNCAUGHT:
+                message = line.text.partition(literal.decode())[2]
+                event = _of_native_code(message, line, piece.source)
+            elif _ALONE.match(line.text) and not found.covers(line):
+                event = _headless(line, piece)
+            if event is not None:
+                events.setdefault(event.offset, event)
+    return replace(found, events=tuple(events.values()))
 
 
-def _in_a_line(line: LogLine, literal: bytes, piece: Piece) -> Event | None:
-    """The exception that one line shows: its last line where the traceback was cut off, what the
-    C++ runtime says of one that nobody caught, or what a wrapper or a watchdog quotes.
-    """
-    if literal == _WHAT:
-        return _of_message(line.text.partition(_WHAT.decode())[2], line, piece.source)
-    if _ALONE.match(line.text):
-        return _headless(line, piece) if literal in _NAMES else None
-    quoted = _INSIDE.search(line.text) if literal in _QUOTES else None
-    if quoted is None or line.level in _QUIET or _HARMLESS.search(line.text):
-        return None
-    message = quoted["message"] or quoted["device"] or quoted["check"]
-    event = _of_message(message, line, piece.source)
-    if event is None:
-        return None
-    certainty = min(event.certainty, Certainty.LIKELY, key=lambda each: each.weight)
-    return replace(event, certainty=certainty)
-
-
-def _with_tracebacks(piece: Piece) -> ExceptionsFound:
-    events: list[Event] = []
-    extents: list[tuple[int, int, tuple[int | None, str]]] = []
-    headlines: set[int] = set()
-    for position in piece.occurrences(_HEADER):
-        traceback = _traceback_at(piece, position)
-        if traceback is None:
-            continue
-        extents.append((traceback.begins, traceback.until, traceback.line.who))
-        headlines.add(traceback.line.offset)
-        event = None if traceback.ignored else _exception_event(traceback, piece.source)
-        if event is not None:
-            events.append(event)
-    return ExceptionsFound(tuple(events), tuple(extents), frozenset(headlines))
+def _of_native_code(message: str, line: LogLine, source: ReadableLog) -> Event | None:
+    text = message if _ALONE.match(message) else f"RuntimeError: {message}"
+    known = pattern_of_exception(text)
+    return event_of(*known, line, source) if known else _unnamed(QUOTED, text, line, source)
 
 
 def _headless(line: LogLine, piece: Piece) -> Event | None:
@@ -314,23 +262,15 @@ def whole_text(piece: Piece, line: LogLine) -> str:
     """The line and a few that follow it, which may belong to its message."""
     own = [other.text for other in islice(piece.same_writer_from(line), 12)]
     rest = own[own.index(line.text) + 1 :] if line.text in own else []
-    return "\n".join([line.text, *rest[:6]])
+    return "\n".join([line.text, *rest[:_CONTINUATION]])
 
 
-def _of_message(message: str, line: LogLine, source: ReadableLog) -> Event | None:
-    text = message if _ALONE.match(message) else f"RuntimeError: {message}"
-    known = registry().exception(text)
-    if known is None:
-        return _without_pattern(QUOTED, text, line, source)
-    return event_of(known[0], known[1], line, source)
-
-
-def _without_pattern(name: str, text: str, line: LogLine, source: ReadableLog) -> Event:
+def _unnamed(pattern: str, text: str, line: LogLine, source: ReadableLog) -> Event:
     """An event whose class is left to the classifier."""
     kind, _, message = text.partition("\n")[0].partition(":")
-    shown = line.text if name == ANY_EXCEPTION else text
-    words = f"{kind}: {stable(message)}"
-    return weak_event(line, source, name, FailureClass.USER_EXCEPTION, shown, words)
+    shown = line if pattern == ANY_EXCEPTION else replace(line, text=text)
+    event = weak_event(shown, source, pattern, FailureClass.USER_EXCEPTION)
+    return replace(event, signature=f"{kind}: {stable(message)}")
 
 
 # ---- tracebacks
@@ -353,17 +293,16 @@ _CRASH_FRAMES = 3
 
 def _traceback_at(piece: Piece, position: int) -> Traceback | None:
     begin = piece.line_start(position)
-    header = piece.line_at(position)
     before = piece.line_at(begin - 2) if begin > 1 else None
-    told = _traceback(piece.lines_from(begin), before)
-    if told is None:
+    found = _traceback(piece.lines_from(begin), before)
+    if found is None:
         return None
     spawned = None if before is None else _SPAWNED.match(before.text)
-    rank = told.line.rank if spawned is None else int(spawned[1])
-    if _QUOTED.match(header.text):  # torchrun says whose it is a few lines above
+    rank = found.line.rank if spawned is None else int(spawned[1])
+    if _QUOTED.match(piece.line_at(position).text):  # torchrun says whose it is a few lines above
         above = piece.data[max(0, begin - BLOCK) : begin].decode("utf-8", "replace")
-        rank = next((int(each) for each in reversed(TORCHRUN_RANK.findall(above))), rank)
-    return replace(told, line=replace(told.line, rank=rank))
+        rank = next((int(each) for each in reversed(_TORCHRUN_RANK.findall(above))), rank)
+    return replace(found, line=replace(found.line, rank=rank))
 
 
 def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | None:
@@ -376,12 +315,13 @@ def _traceback(lines: Iterable[LogLine], before: LogLine | None) -> Traceback | 
             return None
     if header is None:
         return None
-    margin = len(header.text) - len(header.text.lstrip(" "))
+    margin = header.text[: -len(header.text.lstrip(" "))]  # launchers quote tracebacks with one
     written = _written_by(header, reader)
     own: list[LogLine] = []
     block: TracebackBlock | None = None
     for most in _MOST_LINES:
-        own += [_without(margin, line) for line in islice(written, most - len(own))]
+        more = islice(written, most - len(own))
+        own += [replace(line, text=line.text.removeprefix(margin)) for line in more]
         texts = [HEADER, *_without_quoting([line.text for line in own])]
         block, _ = read_traceback(texts, 0, most)
         if block is not None:
@@ -415,18 +355,9 @@ def _written_by(header: LogLine, lines: Iterable[LogLine]) -> Iterator[LogLine]:
 
 
 def _without_quoting(texts: Sequence[str]) -> Iterator[str]:
-    """Without lines that frames stand right below: they end no traceback, but quote what they were
-    raised from, as Ray does, or are another writer's.
-    """
+    """Without lines right above a frame: they quote, as Ray does, or are another writer's."""
     for text, below in zip_longest(texts, texts[1:], fillvalue=""):
         yield text if text[:1].isspace() or not FRAME.match(below) else ""
-
-
-def _without(margin: int, line: LogLine) -> LogLine:
-    """`line` moved left by its header's margin: launchers quote tracebacks with one."""
-    if margin and line.text[:margin].isspace():
-        return replace(line, text=line.text[margin:])
-    return line
 
 
 def _after(lines: Iterable[LogLine], until: int) -> tuple[list[str], int, bool]:
@@ -470,28 +401,16 @@ def _frames_above(lines: Sequence[LogLine]) -> list[Frame]:
     return frames
 
 
-def crash_frames(lines: Iterable[LogLine]) -> tuple[str, ...]:
-    """The innermost frames under "Fatal Python error", which prints the latest call first."""
-    frames: list[str] = []
-    for line in islice(lines, _MOST_CRASH_LINES):
-        frame = FRAME.match(line.text)
-        if frame:
-            frames.append(f"{frame['file'].rsplit('/', 1)[-1]}:{frame['function']}")
-        elif frames:
-            break
-    return tuple(frames[:_CRASH_FRAMES])
-
-
 def _exception_event(traceback: Traceback, source: ReadableLog) -> Event | None:
     stack = " > ".join(traceback.names)
     own = traceback.own_frame
-    raised = RaisedAt(own.source if own else "", stack)
-    known = registry().exception(traceback.exception, raised)
+    known = pattern_of_exception(traceback.exception, own.source if own else "", stack)
     line = traceback.line
-    if known is None:
-        event: Event | None = _without_pattern(ANY_EXCEPTION, traceback.exception, line, source)
-    else:
-        event = event_of(*known, line, source)
+    event = (
+        event_of(*known, line, source)
+        if known
+        else _unnamed(ANY_EXCEPTION, traceback.exception, line, source)
+    )
     if event is None:
         return None
     kind, _, message = line.text.partition(":")

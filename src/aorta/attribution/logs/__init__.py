@@ -27,10 +27,8 @@ BLOCK = 4 << 10  # bytes before a line that may say what it belongs to
 _MOST_OCCURRENCES = 24  # of one literal in one piece, from its beginning and again from its end
 _SAMPLE = 24 << 10
 _SAMPLED_LINE = 600
-_MOST_SAMPLED = 100  # lines
-# A packed file may hold any number of zeros: it is read so far, and its end is kept.
-_MOST_INFLATED = 4 << 30
-MOST_KEPT = 32 << 20
+_MOST_SAMPLED = 50  # lines of each end
+_MOST_KEPT = 16 << 20  # bytes of a packed file, which may hold any number of zeros
 
 _GZIP = b"\x1f\x8b"
 _FILE_RANK = re.compile(r"(?:^|[._-])rank[._-]?(\d+)(?=\D|$)")
@@ -58,7 +56,6 @@ class ReadableLog:
     path: Path | None = None
     text: bytes = b""
     follow_links: bool = True
-    most_kept: int = MOST_KEPT  # bytes of a packed file that are held in memory
 
     @property
     def size(self) -> int:
@@ -78,9 +75,9 @@ class ReadableLog:
         head, tail = ends_of(self, _SAMPLE, 2 * _SAMPLE)
         text = head if self.size <= _SAMPLE else f"{head}\n{tail}"
         lines = [line[:_SAMPLED_LINE] for line in re.split(r"[\r\n]+", text) if line.strip()]
-        half = _MOST_SAMPLED // 2
-        sample = lines if len(lines) <= _MOST_SAMPLED else [*lines[:half], *lines[-half:]]
-        return learn(sample, of_one_rank=self.rank is not None)
+        if len(lines) > 2 * _MOST_SAMPLED:
+            lines = [*lines[:_MOST_SAMPLED], *lines[-_MOST_SAMPLED:]]
+        return learn(lines, of_one_rank=self.rank is not None)
 
     @cached_property
     def began(self) -> float | None:
@@ -91,9 +88,7 @@ class ReadableLog:
 
     @cached_property
     def last_start(self) -> int:
-        """Where the last run begins in a log to which several were appended; 0 where one is seen.
-        The log of one rank, or a very large one, is taken as one.
-        """
+        """Where the last of several appended runs begins; 0 where there is one."""
         if self.rank is not None or self.size > _MOST_OF_SEVERAL_RUNS:
             return 0
         with self.opened() as stream:
@@ -103,9 +98,9 @@ class ReadableLog:
         if again < 0 or _FAILED.search(data, 0, again) is None:
             return 0
         known, later = (
-            set(_DIGITS.sub(b"", part).split(b"\n")) for part in (data[:again], data[again:])
+            _DIGITS.sub(b"", part).split(b"\n") for part in (data[:again], data[again:])
         )
-        return data.rfind(banner) if len(later - known) >= _NEW_LINES else 0
+        return data.rfind(banner) if len({*later} - {*known}) >= _NEW_LINES else 0
 
     @contextmanager
     def opened(self) -> Iterator["_Tolerant"]:
@@ -117,17 +112,23 @@ class ReadableLog:
 
     @cached_property
     def _inflated(self) -> tuple[bytes, int] | None:
-        """The end of a gzipped file, and how many lines stand before it; None where it is not
-        packed.
-        """
+        """The end of what a gzipped file holds, and the lines before it; None: not packed."""
         if self.path is None:
             return None
+        kept, left_out = bytearray(), 0
         with self._file() as file:
             packed = _Tolerant(file)
             if packed.read(2) != _GZIP:
                 return None
             packed.seek(0)
-            return _inflated(packed, self.most_kept // 2)
+            with suppress(EOFError, OSError, zlib.error), GzipFile(fileobj=packed) as unpacked:
+                while block := unpacked.read1(PIECE):
+                    kept += block
+                    excess = len(kept) - _MOST_KEPT
+                    if excess > PIECE:
+                        left_out += kept.count(b"\n", 0, excess)
+                        del kept[:excess]
+        return bytes(kept), left_out
 
     @property
     def lines_left_out(self) -> int:
@@ -186,23 +187,6 @@ class _Tolerant:
             return 0
 
 
-def _inflated(packed: "_Tolerant", most: int) -> tuple[bytes, int]:
-    """The last bytes of what a gzip file holds up to its end or damage, and how many lines stand
-    before them. A crashed job rarely closes its log.
-    """
-    kept = bytearray()
-    left_out, left = 0, _MOST_INFLATED
-    with suppress(EOFError, OSError, zlib.error), GzipFile(fileobj=packed) as unpacked:
-        while left > 0 and (block := unpacked.read1(PIECE)):
-            left -= len(block)
-            kept += block
-            if len(kept) > 2 * most:
-                at = kept.find(b"\n", len(kept) - most) + 1 or len(kept) - most
-                left_out += kept.count(b"\n", 0, at)
-                del kept[:at]
-    return bytes(kept), left_out
-
-
 @dataclass(frozen=True)
 class Piece:
     """A part of a log: `data[start:end]` is its own; the margins belong to its neighbours."""
@@ -215,26 +199,16 @@ class Piece:
 
     def occurrences(self, literal: bytes) -> list[int]:
         """Where `literal` stands in the piece's own part: all places, or the outermost if many."""
-        found: list[int] = []
-        position, end = self.data.find(literal, self.start, self.end), self.end
-        while position >= 0 and len(found) < _MOST_OCCURRENCES:
-            found.append(position)
-            position = self.data.find(literal, position + len(literal), self.end)
-        last: list[int] = []
-        while position >= 0 and len(last) < _MOST_OCCURRENCES and end >= 0:
-            end = self.data.rfind(literal, position, end)
-            last += [end] if end >= 0 else []
-        return found + last[::-1]
+        matches = re.compile(re.escape(literal)).finditer(self.data, self.start, self.end)
+        found = [match.start() for match in matches]
+        few = len(found) <= 2 * _MOST_OCCURRENCES
+        return found if few else found[:_MOST_OCCURRENCES] + found[-_MOST_OCCURRENCES:]
 
     def line_start(self, position: int) -> int:
         return max(self.data.rfind(end, 0, position) for end in _LINE_ENDS) + 1
 
     def line_at(self, position: int, holding: str = "") -> LogLine:
-        """The whole line around `position`, cleaned; a very long one is cut around it.
-
-        Where a logger folded several lines into one, that of them which is `holding` the text
-        looked for.
-        """
+        """The line around `position`; of those folded into one, that `holding` a text."""
         data = self.data
         low, high = max(0, position - LONGEST_LINE), min(len(data), position + LONGEST_LINE)
         begin = max(low, max(data.rfind(end, low, position) for end in _LINE_ENDS) + 1)
@@ -330,13 +304,13 @@ def rank_in_name(path: Path) -> int | None:
 def line_numbers(source: ReadableLog, offsets: Iterable[int]) -> dict[int, int]:
     """The 1-based line of each offset, all in one pass that holds nothing."""
     numbers: dict[int, int] = {}
-    count, at = 1, 0
+    count, at = 1 + source.lines_left_out, 0
     with source.opened() as stream:
-        for offset in sorted(set(offsets)):
+        for offset in sorted(offsets):
             while at < offset and (block := stream.read(min(PIECE, offset - at))):
                 count += block.count(b"\n")
                 at += len(block)
-            numbers[offset] = count + source.lines_left_out
+            numbers[offset] = count
     return numbers
 
 

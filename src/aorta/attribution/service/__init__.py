@@ -3,19 +3,16 @@ one answer. `store` keeps what must survive, `analyses` makes reports into one d
 Needs the extra `service`.
 
 Here are its two wires: its own (`/v1`, health, metrics), and that of NVIDIA's resiliency extension,
-so that its launcher can use this service unchanged. There a cycle is known by the path of its log.
-`POST /logs` reports a log, `GET /logs` asks for its result; the caller acts on
-`recommendation.action`. Its launcher reports a log before the log is there, and that a cycle has
-ended before the last lines of it are written: a log is read when it has been still for a while.
+so that its launcher can use this service unchanged. There a cycle is known by the path of its log:
+`POST /logs` reports it, `GET /logs` asks for its result. Its launcher says that a cycle has ended
+before the last lines of it are written: a log is read three seconds later.
 """
 
-import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +20,7 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, StrictInt
+from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
@@ -58,24 +55,17 @@ class DecisionAnswer(BaseModel):
     finding: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True)
-class Settings:
-    allowed_roots: tuple[Path, ...]
-    database_url: str
-    token: str | None = None
-    rate_limit: float = 5000.0  # requests a second from one address
-    no_progress_limit: int = 3
-
-
-def database_url(database: str) -> str:
-    """A URL as it is, a file name as SQLite."""
-    return database if "://" in database else f"sqlite:///{Path(database).resolve()}"
-
-
-def create_app(settings: Settings) -> Guard:
-    store, metrics = Store(settings.database_url), Metrics()
-    jail = PathJail(settings.allowed_roots)
-    analyses = Analyses(store, Workers(jail, settings.no_progress_limit), metrics)
+def create_app(
+    roots: Sequence[Path],
+    database: str,
+    token: str | None,
+    rate_limit: float,
+    no_progress_limit: int,
+) -> Guard:
+    """`database`: a URL, or a file of SQLite; `rate_limit`: requests a second of one address."""
+    url = database if "://" in database else f"sqlite:///{Path(database).resolve()}"
+    store, jail, metrics = Store(url), PathJail(roots), Metrics()
+    analyses = Analyses(store, Workers(jail, no_progress_limit), metrics)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -88,8 +78,8 @@ def create_app(settings: Settings) -> Guard:
     for kind in _REFUSALS:
         app.add_exception_handler(kind, _refused)
     app.include_router(_routes(store, jail, analyses, metrics))
-    app.include_router(_peer_routes(store, jail, analyses))
-    return Guard(app, token=settings.token, limit=RateLimit(settings.rate_limit))
+    app.include_router(_peer_routes(jail, analyses))
+    return Guard(app, token=token, limit=RateLimit(rate_limit))
 
 
 def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) -> APIRouter:
@@ -132,9 +122,7 @@ def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) 
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    """The answer for what could not be served. Never with what the caller or the database said: it
-    may hold a path, a secret, or an address.
-    """
+    """The answer for what could not be served, without what the caller or the database said."""
     match error:
         case PathRefusedError():
             status = 400 if error.code == "invalid_path" else 403
@@ -174,41 +162,26 @@ _AnyPath = Annotated[str, Field(min_length=1, max_length=4096)]  # a bad one is 
 
 
 class LogSubmission(BaseModel):
+    """Its other fields (user, job_id, cycle_id) are not needed: the path says which log it is."""
+
     log_path: _AnyPath
-    user: Annotated[str, Field(max_length=200)] = "unknown"
-    job_id: Id | None = None
-    cycle_id: Annotated[StrictInt, Field(ge=0, lt=1 << 31)] | None = None
     analysis_intent: Literal["track_only", "progressive", "terminal"] = "terminal"
 
 
-def _peer_routes(store: Store, jail: PathJail, analyses: Analyses) -> APIRouter:
+def _peer_routes(jail: PathJail, analyses: Analyses) -> APIRouter:
     routes = APIRouter(responses=ERROR_RESPONSES)
-
-    async def analyse(path: Path, key: CycleKey) -> None:
-        report = CycleReport(
-            job_id=key.job_id, cycle_id=key.cycle_id, agent="launcher", log_paths=[str(path)]
-        )
-        await analyses.report(report, growing=True)
 
     @routes.post("/logs")
     async def submit_log(submission: LogSubmission) -> dict[str, Any]:
         """Report a cycle's log. Only a `terminal` one is finished and analysed at once."""
         path = Path("/".join(jail.check_name(submission.log_path)))
-        key = _key(path, submission.job_id, submission.cycle_id)
-        if await asyncio.wrap_future(store.add_log(str(path), key)) != key:
-            raise ApiError(
-                400, "invalid_parameter", "this log was reported under another job or cycle"
-            )
         finished = submission.analysis_intent == "terminal"
         if finished:
-            await analyse(path, key)
+            await analyses.report(_report_of(path), growing=True)
         return {
             "submitted": True,
             "normalized_path": str(path),
             "mode": "single" if finished else "pending",
-            "logs_dir": None,
-            "sched_restarts": 0,
-            "files_analyzed": 0,
         }
 
     @routes.get("/logs")
@@ -217,28 +190,25 @@ def _peer_routes(store: Store, jail: PathJail, analyses: Analyses) -> APIRouter:
         wait: Annotated[bool, Query()] = True,  # as the peer does
         wl_restart: Annotated[int | None, Query(ge=0, lt=1 << 31)] = None,
     ) -> dict[str, Any]:
-        """The result for a known log; asking for one that was only tracked starts its analysis."""
-        path = Path("/".join(jail.check_name(log_path)))
-        key = await asyncio.wrap_future(store.owner_of(str(path)))
-        if key is None:
-            raise ApiError(404, "not_found", "nobody has reported this log")
-        if not await asyncio.wrap_future(store.is_reported(key)):
-            await analyse(path, key)
-        answer = await analyses.answer(key, _PEER_WAIT if wait else 0.0)
+        """The result for a log; asking for one starts its analysis."""
+        report = _report_of(Path("/".join(jail.check_name(log_path))))
+        key = CycleKey(report.job_id, report.cycle_id)
+        answer = await analyses.answer(key)
+        if answer is None:
+            await analyses.report(report, growing=True)
+            answer = await analyses.answer(key, _PEER_WAIT if wait else 0.0)
         return _peer_result(answer, wl_restart or 0)
 
     return routes
 
 
-def _key(path: Path, job_id: str | None, cycle_id: int | None) -> CycleKey:
-    """Names where none are given: the logs of one job differ in their cycle number alone."""
+def _report_of(path: Path) -> CycleReport:
+    """The logs of one job differ in their cycle number alone."""
     number = _CYCLE_IN_NAME.search(path.name)
-    if job_id is None:
-        prefix = path.with_name(_CYCLE_IN_NAME.sub("", path.name))
-        job_id = "log-" + hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
-    if cycle_id is None:
-        cycle_id = int(number[1]) if number else 0
-    return CycleKey(job_id, str(cycle_id))
+    prefix = path.with_name(_CYCLE_IN_NAME.sub("", path.name))
+    job = "log-" + hashlib.sha256(str(prefix).encode()).hexdigest()[:16]
+    cycle = number[1] if number else "0"
+    return CycleReport(job_id=job, cycle_id=cycle, agent="launcher", log_paths=[str(path)])
 
 
 def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, Any]:
@@ -249,10 +219,5 @@ def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, An
         "result": answer or {},  # what else was found, in our own form
         "status": "in_flight" if answer is None else "completed",
         "wl_restart": wl_restart,
-        "wl_restart_count": None,
-        "fr_dump_path": None,
-        "fr_analysis": None,
-        "llm_merged_summary": None,
         "recommendation": advice,
-        "candidate_recommendation": advice,
     }

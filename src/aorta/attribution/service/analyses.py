@@ -15,33 +15,37 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution import attribute
 from aorta.attribution.documents import (
+    WHOLE,
+    Action,
+    Advice,
+    Decision,
     Evidence,
+    LogPath,
     LogSource,
     LogTail,
-    PastCycle,
+    Rank,
     RankEnd,
-    decision_document,
-    finding_document,
+    attribution_document,
     past_cycle,
 )
-from aorta.attribution.evidence import WHOLE, FailureReport, LogPath, Rank, find_logs
+from aorta.attribution.evidence import find_logs
 from aorta.attribution.server import PathJail, PathRefusedError
 from aorta.attribution.service.store import Answer, CycleKey, Reported, Store
+from aorta.core.documents import StrictModel
 from aorta.core.errors import UsageError
 from aorta.executors.process_tree import die_with_parent
 
@@ -53,24 +57,20 @@ Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
 _Moment = Annotated[float, Field(ge=0, le=1e12)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class TailReport(_Body):
+class TailReport(StrictModel):
     rank: Rank | None = None
     text: Annotated[str, Field(max_length=4 << 20)]
 
 
-class CycleReport(_Body):
+class CycleReport(StrictModel):
     """What one agent knows about a failed cycle."""
 
     job_id: Id
     cycle_id: Id
     agent: Annotated[str, Field(min_length=1, max_length=200)]
-    log_paths: Annotated[list[LogPath], Field(max_length=4096)] = []
-    tails: Annotated[list[TailReport], Field(max_length=4096)] = []
-    failures: Annotated[list[FailureReport], Field(max_length=8192)] = []
+    log_paths: list[LogPath] = Field(default=[], max_length=4096)
+    tails: list[TailReport] = Field(default=[], max_length=4096)
+    failures: list[RankEnd] = Field(default=[], max_length=8192)
     agents_expected: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
     # How long the cycle lived: told outright, or by when it began and ended (since the epoch).
     lived_sec: Annotated[float, Field(ge=0, le=1e10)] | None = None
@@ -92,27 +92,19 @@ class CycleReport(_Body):
 _NICENESS = 10  # beside the process that answers agents
 _ANSWERS_WITHIN = 5.0  # seconds after which a path that does not answer is left out
 _LOOKS_AT_ONCE = 256
-_LOOK_AGAIN = 0.25  # seconds between two looks at a log's size
-_STILL = 1.5  # seconds: the peer's log server writes once a second
-_STILL_AT_MOST = 10.0
-N = TypeVar("N", int, float)
 
 
-def analyse(told: Reported, growing: bool, jail: PathJail, no_progress_limit: int) -> Answer:
-    """Finding and decision of a cycle, as they are stored and sent. `growing`: its logs may still
-    be written.
-    """
+def analyse(told: Reported, jail: PathJail, no_progress_limit: int) -> Answer:
+    """Finding and decision of a cycle."""
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
-    silent = _silent({path for path in _paths_in(reports) if jail.is_allowed(path)})
-    if growing:
-        _wait_until_still(_paths_in(reports) - silent)
+    silent = _silent(_paths_in(reports))
     evidence = _gather(reports, told, silent, jail)
     result = attribute(evidence, no_progress_limit=no_progress_limit)
-    decision = decision_document(result.decision)
     if silent:
         words = f"{len(silent)} of the files reported did not answer: a mount may hang"
-        decision["advice"].append({"kind": "storage", "text": words})
-    return {"finding": finding_document(result.finding), "decision": decision}
+        advice = (*result.decision.advice, Advice("storage", words))
+        result = replace(result, decision=replace(result.decision, advice=advice))
+    return attribution_document(result)
 
 
 def _paths_in(reports: Iterable[CycleReport]) -> set[str]:
@@ -122,24 +114,10 @@ def _paths_in(reports: Iterable[CycleReport]) -> set[str]:
 
 
 def _silent(paths: Iterable[str]) -> set[str]:
-    """Which of these paths do not answer in time. Who looks there waits on until this process is
-    killed.
-    """
+    """Which of these paths do not answer in time; who looks there waits until this process ends."""
     pool = ThreadPoolExecutor(_LOOKS_AT_ONCE)
     looks = {pool.submit(os.path.exists, path): path for path in paths}
     return {looks[late] for late in wait(looks, _ANSWERS_WITHIN).not_done}
-
-
-def _wait_until_still(paths: Iterable[str]) -> None:
-    began = still_since = time.monotonic()
-    sizes: list[int] = []
-    while (now := time.monotonic()) - began < _STILL_AT_MOST:
-        before, sizes = sizes, [path.stat().st_size for path in map(Path, paths) if path.is_file()]
-        if sizes != before:
-            still_since = now
-        if any(sizes) and now - still_since >= _STILL:
-            return
-        time.sleep(_LOOK_AGAIN)
 
 
 def _gather(
@@ -150,63 +128,44 @@ def _gather(
         for report in reports
         for failure in report.failures
     }
-    nodes = {rank: failure.node for rank, failure in failures.items()}
+    nodes: dict[int | None, str | None] = {rank: end.node for rank, end in failures.items()}
     paths = {path for report in reports for path in report.log_paths}
-    logs = tuple(_logs(paths - silent, jail, nodes))
+    logs = [log for path in sorted(paths - silent) for log in _logs(path, jail)]
+    at_hand = {log.rank for log in logs} - {None}  # the log itself says more than its end
+    findings = ((name, json.loads(answer).get("finding")) for name, answer in told.earlier)
+    history = (past_cycle(finding, name) for name, finding in findings if finding)
+    steps = [r.heartbeat_step for r in reports if r.heartbeat_step is not None]
+    lives = [report.lifetime for report in reports if report.lifetime is not None]
     return Evidence(
-        logs=logs,
-        tails=tuple(_tails(reports, nodes, {log.rank for log in logs} - {None})),
+        logs=tuple(replace(log, node=nodes.get(log.rank)) for log in logs),
+        tails=tuple(
+            LogTail(tail.text, tail.rank, nodes.get(tail.rank), f"tail from {report.agent}")
+            for report in reports
+            for tail in report.tails
+            if tail.rank not in at_hand
+        ),
         failures=tuple(failures.values()),
-        history=tuple(_history(told.earlier)),
-        heartbeat_step=_most(report.heartbeat_step for report in reports),
-        lived_sec=_most(report.lifetime for report in reports),
+        history=tuple(cycle for cycle in history if cycle is not None),
+        heartbeat_step=max(steps, default=None),
+        lived_sec=max(lives, default=None),
         follow_links=False,
     )
 
 
-def _most(values: Iterable[N | None]) -> N | None:
-    """The largest of what agents told; None where none told."""
-    return max((value for value in values if value is not None), default=None)
-
-
-def _failure(report: FailureReport, silent: set[str], jail: PathJail) -> RankEnd:
+def _failure(end: RankEnd, silent: set[str], jail: PathJail) -> RankEnd:
     """Without its error file where that may not be read, or does not answer."""
-    if report.error_file and report.error_file not in silent:
+    if end.error_file and end.error_file not in silent:
         with suppress(PathRefusedError):
-            return replace(report.end, error_file=jail.admit(report.error_file))
-    return replace(report.end, error_file=None)
+            return replace(end, error_file=str(jail.admit(end.error_file)))
+    return replace(end, error_file=None)
 
 
-def _logs(
-    paths: Iterable[str], jail: PathJail, nodes: Mapping[int, str | None]
-) -> Iterator[LogSource]:
-    """What is there of the paths that may be read. An empty or missing one is no error."""
-    for path in sorted(paths):
-        try:
-            found = find_logs([jail.admit(path)])
-        except (UsageError, OSError):
-            continue
-        for log in found:
-            yield log if log.rank is None else replace(log, node=nodes.get(log.rank))
-
-
-def _tails(
-    reports: Iterable[CycleReport], nodes: Mapping[int, str | None], at_hand: set[int | None]
-) -> Iterator[LogTail]:
-    for report in reports:
-        for tail in report.tails:
-            if tail.rank in at_hand:
-                continue  # the log itself says more than its end
-            node = None if tail.rank is None else nodes.get(tail.rank)
-            yield LogTail(tail.text, tail.rank, node, f"tail from {report.agent}")
-
-
-def _history(earlier: Iterable[tuple[str, str]]) -> Iterator[PastCycle]:
-    for name, answer in earlier:
-        finding = json.loads(answer).get("finding")
-        cycle = past_cycle(finding, name) if finding else None
-        if cycle is not None:
-            yield cycle
+def _logs(path: str, jail: PathJail) -> Sequence[LogSource]:
+    """What is there of a path, if it may be read. An empty or missing one is no error."""
+    try:
+        return find_logs([jail.admit(path)])
+    except (UsageError, OSError):
+        return ()
 
 
 # ---- who runs them
@@ -218,9 +177,7 @@ _context = multiprocessing.get_context("forkserver")
 
 
 class Workers:
-    """Runs analyses, each in a process of its own, forked from a server that has everything loaded;
-    a few at once.
-    """
+    """Runs analyses, each in a process forked from a server that has everything loaded."""
 
     def __init__(self, jail: PathJail, no_progress_limit: int) -> None:
         self._jail, self._no_progress_limit = jail, no_progress_limit
@@ -231,22 +188,22 @@ class Workers:
         _context.set_forkserver_preload(["__main__", __name__])
         forkserver.ensure_running()
 
-    async def analyse(self, told: Reported, growing: bool) -> Answer:
+    async def analyse(self, told: Reported) -> Answer:
         """UNKNOWN where it takes too long, or is killed again and again."""
         async with self._turns:
             for _ in range(_ATTEMPTS):
                 try:
-                    return await self._in_a_process(told, growing)
+                    return await self._in_a_process(told)
                 except TimeoutError:
                     return _no_answer(f"the analysis took longer than {_LONGEST:.0f} s")
                 except EOFError:
                     _logger.warning("the process of an analysis died in the middle of it")
         return _no_answer("the analysis was killed")
 
-    async def _in_a_process(self, told: Reported, growing: bool) -> Answer:
+    async def _in_a_process(self, told: Reported) -> Answer:
         """TimeoutError: it is not done in time; EOFError: it died."""
         receiver, sender = _context.Pipe(duplex=False)
-        arguments = (sender, told, growing, self._jail, self._no_progress_limit)
+        arguments = (sender, told, self._jail, self._no_progress_limit)
         process = _context.Process(target=_run, args=arguments, daemon=True)
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
         with receiver:
@@ -270,28 +227,23 @@ def _run(sender: Connection, *arguments: Any) -> None:
 
 
 def _no_answer(why: str) -> Answer:
-    decision = {
-        "action": "UNKNOWN",
-        "reason": f"{why}; restarting is the safe answer",
-        "rule": "analysis_failed",
-        "advice": [],
-    }
-    return {"finding": None, "decision": decision}
+    reason = f"{why}; restarting is the safe answer"
+    decision = Decision(Action.UNKNOWN, reason, "analysis_failed")
+    return {"finding": None, "decision": asdict(decision)}
 
 
 # ---- one decision a cycle
 
 SETTLE = 0.15  # seconds without a further report
 SETTLE_AT_MOST = 1.0
+_LAST_LINES = 3.0  # seconds: the peer's log server writes once a second
 _REMEMBERED = 20_000
 _ROUNDS = 3  # a decision is worth less than its delay: agents wait for it
 _TRY_AGAIN = 1.0  # seconds until a store that refused is asked again
 
 
 class Metrics:
-    """What is counted, in the names of the contracts. A registry of its own: two services in one
-    process do not count together.
-    """
+    """What is counted, in the names of the contracts, of this service alone."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -368,9 +320,7 @@ class Analyses:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def report(self, report: CycleReport, growing: bool = False) -> tuple[bool, bool]:
-        """Keep a report and see that its cycle is analysed. Returns (is decided, was known
-        already). `growing`: it comes before the last lines of the logs.
-        """
+        """Keep a report and see to its cycle. Returns whether it is decided, and was known."""
         self._metrics.triggers.inc()
         key = CycleKey(report.job_id, report.cycle_id)
         body = report.model_dump_json(exclude_defaults=True)
@@ -385,11 +335,7 @@ class Analyses:
         return cycle.answer is not None, not is_new
 
     async def answer(self, key: CycleKey, wait: float = 0.0) -> Answer | None:
-        """The answer, the moment it is known; None when `wait` seconds were not enough.
-
-        A cycle that nobody has reported yet is waited for like any other: a leader may ask before
-        its agents report.
-        """
+        """The answer, the moment it is known, reported already or not; None: not in time."""
         cycle = await self._cycle(key)
         if cycle.answer is None and wait:
             with suppress(TimeoutError):
@@ -400,20 +346,13 @@ class Analyses:
         cycle = self._cycles.get(key)
         if cycle is None:
             known = await asyncio.wrap_future(self._store.answer(key))
+            if len(self._cycles) > _REMEMBERED:  # the decided ones can be read again
+                being_decided = (k for k, c in self._cycles.items() if c.task and not c.answer)
+                self._cycles = {key: self._cycles[key] for key in being_decided}
             cycle = self._cycles.setdefault(key, _Cycle())
             if known is not None and cycle.answer is None:
                 cycle.decided(known)
-            self._forget_old()
         return cycle
-
-    def _forget_old(self) -> None:
-        """Decided cycles can be read from the store again; unreported ones are only questions."""
-        while len(self._cycles) > _REMEMBERED:
-            idle = (key for key, cycle in self._cycles.items() if cycle.answer or not cycle.task)
-            oldest = next(idle, None)
-            if oldest is None:
-                return
-            del self._cycles[oldest]
 
     def _ensure_running(self, key: CycleKey, cycle: _Cycle) -> None:
         if cycle.task is None:
@@ -434,11 +373,13 @@ class Analyses:
         """The analysis during which no further report came, or that of the last round."""
         for _ in range(_ROUNDS):
             await cycle.all_reported()
+            if cycle.growing:
+                await asyncio.sleep(_LAST_LINES)
             read = cycle.reports
             told = await asyncio.wrap_future(self._store.reported(key))
             self._metrics.analyses.inc()
             with self._metrics.seconds.time():
-                answer = await self._workers.analyse(told, cycle.growing)
+                answer = await self._workers.analyse(told)
             if read == cycle.reports:
                 break
         return answer

@@ -1,4 +1,4 @@
-"""What survives a restart or `kill -9`: reports, decisions, and which log belongs to which cycle.
+"""What survives a restart or `kill -9`: reports and decisions.
 
 One thread owns the database; what is asked of it runs there, one transaction each, and its result
 comes by a future once it is committed. The SQL is plain: SQLite and PostgreSQL both take it. A
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -46,13 +46,6 @@ sa.Table(
     sa.Column("received", sa.Float, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
 )
-sa.Table(
-    "aorta_logs",
-    METADATA,
-    sa.Column("path", sa.String(4096), primary_key=True),
-    sa.Column("job_id", sa.String(200), nullable=False),
-    sa.Column("cycle_id", sa.String(200), nullable=False),
-)
 
 # A job's later cycle is the later one though the clock was set back between the two. A row that
 # another service put there this moment stays as it is.
@@ -64,10 +57,6 @@ _NEW_CYCLE = sa.text(
 _NEW_REPORT = sa.text(
     "INSERT INTO aorta_reports (job_id, cycle_id, digest, received, body)"
     " VALUES (:job_id, :cycle_id, :digest, :now, :body) ON CONFLICT DO NOTHING"
-)
-_NEW_LOG = sa.text(
-    "INSERT INTO aorta_logs (path, job_id, cycle_id) VALUES (:path, :job_id, :cycle_id)"
-    " ON CONFLICT DO NOTHING"
 )
 _DECIDE = sa.text(
     "UPDATE aorta_cycles SET decided = :now, answer = :answer"
@@ -86,7 +75,6 @@ _BODIES = sa.text(
     "SELECT body FROM aorta_reports WHERE job_id = :job_id AND cycle_id = :cycle_id"
     " ORDER BY received, digest"
 )
-_OWNER = sa.text("SELECT job_id, cycle_id FROM aorta_logs WHERE path = :path")
 
 
 @dataclass(frozen=True)
@@ -96,7 +84,7 @@ class CycleKey:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"job_id": self.job_id, "cycle_id": self.cycle_id}
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -135,9 +123,7 @@ class Store:
     def __init__(self, url: str) -> None:
         self.refuses = False  # whether the last thing asked of the database failed
         try:
-            self._engine = sa.create_engine(
-                url, pool_pre_ping=True, connect_args=_connect_arguments(url)
-            )
+            self._engine = sa.create_engine(url, pool_pre_ping=True)
             if self._engine.dialect.name == "sqlite":
                 _keep_private(self._engine.url.database)
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
@@ -158,9 +144,7 @@ class Store:
 
     @_queued
     def add_report(self, connection: sa.Connection, key: CycleKey, digest: str, body: str) -> bool:
-        """Keep what an agent said (JSON), unless it is there already, by its digest. Returns
-        whether it is new.
-        """
+        """Keep what an agent said (JSON), by its digest. Returns whether it is new."""
         now = time.time()
         connection.execute(_NEW_CYCLE, {**key.values, "now": now})
         values = {**key.values, "now": now, "digest": digest, "body": body}
@@ -187,41 +171,13 @@ class Store:
         return _answer(connection, key)
 
     @_queued
-    def is_reported(self, connection: sa.Connection, key: CycleKey) -> bool:
-        return connection.execute(_CYCLE, key.values).first() is not None
-
-    @_queued
     def undecided(self, connection: sa.Connection) -> list[CycleKey]:
         return [CycleKey(row.job_id, row.cycle_id) for row in connection.execute(_UNDECIDED)]
-
-    @_queued
-    def add_log(self, connection: sa.Connection, path: str, key: CycleKey) -> CycleKey:
-        """Remember whose log this is; the first owner stays. Returns the owner."""
-        connection.execute(_NEW_LOG, {**key.values, "path": path})
-        return _owner(connection, path) or key
-
-    @_queued
-    def owner_of(self, connection: sa.Connection, path: str) -> CycleKey | None:
-        return _owner(connection, path)
-
-
-def _owner(connection: sa.Connection, path: str) -> CycleKey | None:
-    row = connection.execute(_OWNER, {"path": path}).first()
-    return None if row is None else CycleKey(row.job_id, row.cycle_id)
 
 
 def _answer(connection: sa.Connection, key: CycleKey) -> Answer | None:
     found = connection.execute(_CYCLE, key.values).scalar()
     return None if found is None else dict(json.loads(found))
-
-
-def _connect_arguments(url: str) -> dict[str, Any]:
-    """A PostgreSQL that fell silent is given up after seconds, not after TCP's minutes."""
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() != "postgresql":
-        return {}
-    patience = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
-    return {name: value for name, value in patience.items() if name not in parsed.query}
 
 
 def _keep_private(database: str | None) -> None:

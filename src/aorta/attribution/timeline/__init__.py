@@ -15,6 +15,8 @@ from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import Piece, ReadableLog, pieces, tail_of
 from aorta.attribution.progress import Progress, steps_in
 
+FOLLOWS = {Role.CASCADE, Role.WAITING}
+
 
 @dataclass(frozen=True)
 class FoundCause:
@@ -52,9 +54,7 @@ class Facts:
 
     @property
     def places(self) -> dict[int, str]:
-        """Where ranks ran, by the launcher and by what was written of their ends: not of all of
-        them, so a node that is missing may still be one of this job.
-        """
+        """Where ranks ran, as far as the launcher or what was written of their ends tells."""
         return {end.rank: end.node for end in self.failures if end.node} | self.nodes
 
 
@@ -73,9 +73,7 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 
 
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
-    """The last event of a role that each rank shows, one that blames a rank before one that blames
-    none. Of one line that several patterns read, the one that says whose it is speaks for all.
-    """
+    """The last event of a role that each rank shows, one that blames a rank first."""
     events = [event for event in facts.reading.events if event.role is role]
     events.sort(key=lambda event: event.blamed is not None)
     known = {(event.source, event.offset) for event in events if event.rank is not None}
@@ -117,7 +115,8 @@ def went_on(event: Event) -> bool:
     print a step or two before they are ended. A link may come back, and ranks tell of it.
     """
     stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
-    before = steps_in(_text(event, max(0, event.offset - LOOK_AROUND), event.offset))
+    above = _bytes(event, max(0, event.offset - LOOK_AROUND), event.offset)
+    before = steps_in(above.decode("utf-8", "replace"))
     many = not before or (stated and not event.is_exception)
     ends = event.source.size - LOOK_AROUND
     for begin in (None, ends) if ends > event.offset + LOOK_AROUND else (None,):
@@ -128,9 +127,7 @@ def went_on(event: Event) -> bool:
 
 
 def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = None) -> list[str]:
-    """What the same rank wrote to the same log in the moment after, or from `begin` on; up to
-    `stop`, where that is after the event.
-    """
+    """What the same rank wrote to the same log after it, or from `begin` on, up to `stop`."""
     if begin is None:
         begin = event.offset if event.ends is None else event.ends
     most = begin + LOOK_AROUND
@@ -144,10 +141,6 @@ def _own_lines_after(event: Event, begin: int | None = None, stop: int | None = 
         if is_own and line.text.strip():
             lines.append(line.text)
     return lines
-
-
-def _text(event: Event, begin: int, stop: int) -> str:
-    return _bytes(event, begin, stop).decode("utf-8", "replace")
 
 
 def _bytes(event: Event, begin: int, stop: int) -> bytes:
@@ -171,28 +164,24 @@ _STATEMENT = re.compile(
     r"crash\w*|panic\w*|fault|not found|no such)\b",
     re.IGNORECASE,
 )
-_OUTLIVED = r"retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt"
-_WENT_ON = re.compile(rf"\b(?:{_OUTLIVED})\b", re.IGNORECASE)
+_WENT_ON = re.compile(
+    r"\b(?:retry\w*|ignor\w+|skip\w*|optional|fall(?:ing)? ?back|deprecat\w+|attempt)\b",
+    re.IGNORECASE,
+)
 _LAST_FEW = 5  # lines
 _ENDED_WELL = re.compile(
     r"\b(?:training|job|run|all (?:epochs|steps|tasks))\b.{0,30}\b(?:complete[d]?|finished|done|"
     r"succeeded|successful(?:ly)?)\b|\b(?:finished|completed) (?:training|successfully)\b"
     r"|'train_runtime': |`Trainer\.fit` stopped: `max_\w+=\d+` reached"
     r"|\btotal training time\b|\bexit(?:s|ed) successfully\b"
+    r"|\bexit(?:ed|ing)?(?: with)?(?: (?:status|code))?[ :=]+0\b(?![.:\d])"
     r"|\bfinal (?:(?:test|eval\w*|val\w*|train\w*) )?(?:acc\w*|loss|score)\b"
     r"|^\W*(?:all )?(?:done|finished|completed?|success)\W*$",
     re.IGNORECASE,
 )
-_EXIT_ZERO = re.compile(
-    r"\bexit(?:ed|ing)?(?: with)?(?: (?:status|code))?[ :=]+0\b(?![.:\d])", re.IGNORECASE
-)
 _BADLY = re.compile(
     r"(?<!no )(?<!\b0 )(?<!without )\b(?:errors?|fail\w*|exceptions?|kill\w*|cancel\w*|abort\w*|"
     r"unsuccessful\w*|incomplete)\b",
-    re.IGNORECASE,
-)
-_COUNT_OF = re.compile(
-    r"\b(?:step|iter(?:ation)?)s?\W{0,3}(?P<at>\d{1,12})\s*(?:/|of)\s*(?P<of>\d{1,12})\b",
     re.IGNORECASE,
 )
 
@@ -204,9 +193,7 @@ def states_a_failure(text: str) -> bool:
 
 
 def without_failure(facts: Facts, unexplained: bool) -> tuple[CycleState, str] | None:
-    """Why there is no failure to name, and the words for it: all ranks exited with 0, whatever they
-    wrote; or, where a failure is `unexplained`, the logs end well or while steps are made.
-    """
+    """Why there is no failure to name, and the words for it; None where there is one."""
     ends = facts.failures
     everybody = bool(ends) and {end.rank for end in ends} >= set(facts.ranks)
     if everybody and all(end.exit_code == 0 and not end.failed for end in ends):
@@ -218,9 +205,7 @@ def without_failure(facts: Facts, unexplained: bool) -> tuple[CycleState, str] |
 
 
 def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None:
-    """Whether logs end well, or in the middle of their steps; None where it does not show, or a
-    failure is stated after them.
-    """
+    """Whether logs end well, or in the middle of their steps; None where it does not show."""
     ends = [tail_of(source, _TAIL).rstrip() for source in sources if source.size]
     last = [text.splitlines()[-_LAST_FEW:] for text in ends if text]
     if any(map(_fails_at_last, last)):
@@ -234,11 +219,7 @@ def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None
 
 
 def _ended_well(line: str) -> bool:
-    """Whether a line says that the work is done: in words, by an exit code, or by a full count."""
-    if _EXIT_ZERO.search(line) or (_ENDED_WELL.search(line) and not _BADLY.search(line)):
-        return True
-    full = _COUNT_OF.search(line)
-    return full is not None and full["at"] == full["of"] != "0"
+    return _ENDED_WELL.search(line) is not None and _BADLY.search(line) is None
 
 
 def _fails_at_last(lines: list[str]) -> bool:

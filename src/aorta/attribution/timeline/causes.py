@@ -9,9 +9,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from aorta.attribution.documents import HOW_IT_SHOWS, Certainty, FailureClass, RankEnd, Role
+from aorta.attribution.documents import (
+    HOW_IT_SHOWS,
+    USER_ERRORS,
+    Certainty,
+    FailureClass,
+    RankEnd,
+    Role,
+)
 from aorta.attribution.events import BY_SCHEDULER, FROM_OUTSIDE, Event
 from aorta.attribution.timeline import (
+    FOLLOWS,
     Facts,
     FoundCause,
     by_rank,
@@ -34,46 +42,22 @@ _MAY_BE_HARDWARE = {
 _OF_A_DEVICE = re.compile(r"CUDA|HIP|NCCL|RCCL|device|GPU|XLA", re.IGNORECASE)
 _BEFORE_IT_BEGAN = 300.0  # seconds that clocks of kernel and program may differ
 _SAME_PLACE = 8 << 10  # bytes
-_REFUSALS = {
-    _C.BAD_ARGUMENTS, _C.BAD_CONFIG, _C.IMPORT_ERROR, _C.SYNTAX_ERROR, _C.MISSING_FILE,
-    _C.PERMISSION_DENIED,
+_REFUSALS = USER_ERRORS - {_C.SHAPE_MISMATCH, _C.CHECKPOINT_MISMATCH, _C.CHECKPOINT_CORRUPT}
+_MAY_BE_CONFIRMED = {  # by an event that says what was behind it
+    *HOW_IT_SHOWS, _C.KILLED, _C.NETWORK_LOSS, _C.COLLECTIVE_TIMEOUT, _C.HANG, _C.DATA_ERROR,
 }  # fmt: skip
-_EXPLAINS = {  # what a confirming event may be the true cause of
-    _C.HOST_OOM: {_C.KILLED, _C.UNKNOWN, _C.NETWORK_LOSS, _C.COLLECTIVE_TIMEOUT},
-    _C.STORAGE_FAULT: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.HANG, _C.DATA_ERROR},
-    _C.DISK_FULL: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.ABORT},
-    _C.ILLEGAL_ACCESS: {_C.USER_EXCEPTION, _C.UNKNOWN, _C.ABORT},
-    _C.SEGFAULT: {_C.UNKNOWN},
-}
 
 
 def find_cause(facts: Facts) -> tuple[FoundCause, int]:
     """The cause, and how many candidates of another class it was preferred to."""
-    cause, rivals = _unconfirmed(facts)
-    return _confirmed(cause, facts), rivals
-
-
-def _unconfirmed(facts: Facts) -> tuple[FoundCause, int]:
     own = _own_causes(facts)
-    named = [cause for cause in own if not (cause.events and cause.events[0].is_end)]
-    own = named or own  # how some process ended says less than what a process died of
-    first = _first_of(own) if own else None
-    outside = _from_outside(facts, first[0] if first else None)
+    # How some process ended says less than what a process died of.
+    own = [cause for cause in own if not (cause.events and cause.events[0].is_end)] or own
+    first, rivals = _first_of(own) if own else (None, 0)
+    outside = _from_outside(facts, first)
     if outside is not None:
-        return outside, 0
-    if first is not None:
-        return first
-    waiting = by_rank(facts, Role.WAITING)
-    if waiting or facts.stragglers.ranks:
-        return _never_came(facts, waiting), 0
-    cascades = {
-        rank: event
-        for rank, event in by_rank(facts, Role.CASCADE).items()
-        if event.failure_class is not FailureClass.UNKNOWN
-    }
-    if cascades:
-        return _lost_peer(facts, cascades), 0
-    return _silent(facts), 0
+        return _confirmed(outside, facts), 0
+    return _confirmed(first or _followed(facts), facts), rivals
 
 
 # ---- did a rank fail on its own account?
@@ -97,38 +81,28 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
         events = [event for event in events if event.is_exception or not event.is_outside]
     if failure is not None and not failure.fits_an_exception:
         events = [event for event in events if not event.is_exception]
-    spoken = [event for event in events if not event.survived or is_last_word(event)]
-    followed = _is_follower(spoken, who)
-    roots = [] if followed else _credible(events, failure)
-    told = _most_telling(roots) or (None if followed else _only_explanation(events, failure))
-    from_exit = None if failure is None or followed else _from_exit(failure, facts)
-    if told is not None and told.failure_class is FailureClass.HANG and _stood_waiting(rank, facts):
+    if _is_follower([e for e in events if not e.survived or is_last_word(e)], who):
         return None
-    if told is None or (from_exit is not None and _outranks(from_exit, told)):
+    shown = _most_telling(_credible(events, failure))
+    from_exit = None if failure is None else _from_exit(failure, facts)
+    if shown is None or (from_exit is not None and _outranks(from_exit, shown)):
         return from_exit
     moment = None if failure is None else failure.time
-    return replace(of_events([told], rank), moment=moment, said=told.time)
+    return replace(of_events([shown], rank), moment=moment, said=shown.time)
 
 
 def _is_follower(events: Sequence[Event], who: Who) -> bool:
-    """Whether the last exception of a rank says that it waited for, or lost, somebody else.
-
-    Where the lines of several ranks cannot be told apart, who failed by himself is looked for
-    first.
-    """
+    """Whether the last exception of a rank says that it waited for, or lost, somebody else."""
     fatal = [event for event in events if event.is_exception]
-    if any(event.role is Role.ROOT for event in events):
+    roots = [event for event in events if event.role is Role.ROOT]
+    if roots:
         fatal = [event for event in fatal if not _is_wrapper(event)]
     if who == NOBODY and any(event.role is Role.ROOT for event in fatal):
         return False
     if fatal:
-        return max(fatal, key=lambda event: event.offset).role in {Role.CASCADE, Role.WAITING}
-    others = [
-        event
-        for event in events
-        if event.role is Role.ROOT and event.failure_class is not FailureClass.ABORT
-    ]
-    return not others and any(event.role in {Role.CASCADE, Role.WAITING} for event in events)
+        return max(fatal, key=lambda event: event.offset).role in FOLLOWS
+    named = any(event.failure_class is not FailureClass.ABORT for event in roots)
+    return not named and any(event.role in FOLLOWS for event in events)
 
 
 def _is_wrapper(event: Event) -> bool:
@@ -142,67 +116,39 @@ def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
     wrappers = (e.raised.begins for e in events if _is_wrapper(e) and e.raised is not None)
     wrapper = min(wrappers, default=None)
     lines = [e for e in roots if not e.is_exception and _may_end(e, failure, wrapper)]
-    if failure is not None and not failure.fits_an_exception:
-        return lines
-    fatal = [event for event in roots if event.is_exception and is_fatal(event)]
+    raised = [event for event in roots if event.is_exception]
+    fatal = [event for event in raised if is_fatal(event)]
+    if failure is not None and not failure.hung and not lines and not fatal:
+        # Output that was held back and written late can make the end look like the middle.
+        fatal = [replace(e, survived=True, certainty=Certainty.WEAK) for e in raised if went_on(e)]
     last = max(fatal, key=lambda event: (not event.is_torn, event.offset), default=None)
     if last is None:
         return lines
-    return [*(event for event in lines if _says_more(event, last)), last]
+    # Of the exit of some process far above this one went on; a scheduler's word is another's.
+    near = [e for e in lines if not (e.is_end and last.offset - e.offset > _SAME_PLACE)]
+    own = [event for event in near if event.failure_class not in BY_SCHEDULER]
+    return [*(e for e in own if e.certainty.weight > last.certainty.weight), last]
 
 
-def _only_explanation(events: Sequence[Event], failure: RankEnd | None) -> Event | None:
-    """The last exception a rank seems to have survived, where nothing else says why it failed.
-
-    Output that was held back and written late can make the end look like the middle.
-    """
-    if failure is None or failure.hung or not failure.fits_an_exception:
-        return None
-    raised = [event for event in events if event.is_exception and event.role is Role.ROOT]
-    last = max(raised, key=lambda event: event.offset, default=None)
-    if last is None or last.survived or not went_on(last):
-        return None
-    certainty = min(last.certainty, Certainty.LIKELY, key=lambda each: each.weight)
-    return replace(last, survived=True, certainty=certainty)
-
-
-def _says_more(line: Event, last: Event) -> bool:
-    if line.is_end and last.offset - line.offset > _SAME_PLACE:
-        return False  # the exit of some process, after which this one went on
-    return line.certainty.weight > last.certainty.weight and line.failure_class not in BY_SCHEDULER
-
-
-def _may_end(line: Event, failure: RankEnd | None, wrapper: int | None = None) -> bool:
-    """Whether a rank can have ended with this line: it did not go on afterwards. `wrapper`: where
-    the traceback of who started the rank begins.
-    """
-    if failure is not None and not failure.fits(line.failure_class):
-        return False
-    if went_on(line):
+def _may_end(line: Event, failure: RankEnd | None, wrapper: int | None) -> bool:
+    """Whether a rank can have ended with this line, behind which nobody but a wrapper wrote."""
+    if (failure is not None and not failure.fits(line.failure_class)) or went_on(line):
         return False
     return line.failure_class not in _REFUSALS or is_last_word(line, wrapper)
 
 
 def _most_telling(events: Sequence[Event]) -> Event | None:
     """What says most; an abort is only how another line of the same moment shows."""
-    named = [
-        event for event in events if event.failure_class not in HOW_IT_SHOWS or event.is_exception
-    ]
+    named = [e for e in events if e.failure_class not in HOW_IT_SHOWS or e.is_exception]
     aborts = [event for event in events if event.failure_class is FailureClass.ABORT]
-    if (
-        named
-        and aborts
-        and any(0 <= a.offset - n.offset <= _SAME_PLACE for a in aborts for n in named)
-    ):
+    if any(0 <= a.offset - n.offset <= _SAME_PLACE for a in aborts for n in named):
         events = named
     return max(events, key=lambda event: (event.certainty.weight, event.offset), default=None)
 
 
 def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
     """A cause told by an exit status alone; none where a launcher was only tidying up."""
-    if _tidied_up(failure, facts):
-        return None
-    if failure.hung and _stood_waiting(failure.rank, facts):
+    if _tidied_up(failure, facts) or (failure.hung and _stood_waiting(failure.rank, facts)):
         return None
     failure_class, certainty = failure.meaning
     words = failure.words
@@ -219,11 +165,8 @@ def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
 
 def _stack_of(failure: RankEnd, facts: Facts) -> str:
     """Where a rank that hung stood, if its stack was shown: it tells two hangs apart."""
-    stacks = [
-        event.signature
-        for event in facts.reading.events
-        if failure.hung and event.rank == failure.rank and event.role is Role.STACK
-    ]
+    events = (e for e in facts.reading.events if e.role is Role.STACK and e.rank == failure.rank)
+    stacks = [event.signature for event in events] if failure.hung else []
     return f" > {max(stacks, key=len)}" if stacks else ""
 
 
@@ -231,13 +174,11 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
     """Ended by its launcher because of others: politely, or by force well after they had failed."""
     others = [f for f in facts.failures if f.rank != failure.rank and f.failed]
     on_their_own = [f for f in others if not f.was_asked_to_stop and not f.hung]
-    if failure.hung:
-        return False
     if failure.ended_by_launcher:
         return True
     if failure.was_asked_to_stop:
-        earlier = [f for f in others if _before(f, failure)]
-        return bool(on_their_own) and (failure.time is None or bool(earlier))
+        earlier = failure.time is None or any(_before(f, failure) for f in others)
+        return bool(on_their_own) and earlier
     killed = failure.meaning[0] is FailureClass.KILLED
     waited = any(event.role is Role.WAITING for event in facts.reading.events)
     return (
@@ -247,35 +188,21 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
 
 def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     """Whether its stack shows this rank in a collective while another hung elsewhere."""
-    events = facts.reading.events
-    waiting = {
-        event.rank
-        for event in events
-        if event.role is Role.STACK and event.failure_class is FailureClass.COLLECTIVE_TIMEOUT
-    }
-    hung = {
-        event.rank
-        for event in events
-        if event.role is Role.ROOT and event.failure_class is FailureClass.HANG
-    }
+    shown = {(event.role, event.failure_class, event.rank) for event in facts.reading.events}
+    in_collective = (Role.STACK, FailureClass.COLLECTIVE_TIMEOUT)
+    waiting = {who for role, kind, who in shown if (role, kind) == in_collective}
+    hung = {who for role, kind, who in shown if (role, kind) == (Role.ROOT, FailureClass.HANG)}
     hung |= {failure.rank for failure in facts.failures if failure.hung}
     return rank in waiting and bool(hung - waiting)
 
 
 def _before(earlier: RankEnd, later: RankEnd) -> bool:
-    return (
-        earlier.time is not None
-        and later.time is not None
-        and later.time - earlier.time > _SAME_MOMENT
-    )
+    known = earlier.time is not None and later.time is not None
+    return known and later.time - earlier.time > _SAME_MOMENT  # type: ignore[operator]
 
 
 def _outranks(from_exit: FoundCause, told: Event) -> bool:
-    """A crash by signal is certain; only an equally certain line of its own says more about it, or
-    the exception after which the threads of native code aborted.
-    """
-    if from_exit.failure_class is FailureClass.UNKNOWN:
-        return False
+    """Whether a crash by signal says more than this event of the same rank."""
     if from_exit.failure_class is FailureClass.ABORT and told.is_exception:
         return False
     return from_exit.certainty.weight > told.certainty.weight
@@ -283,38 +210,30 @@ def _outranks(from_exit: FoundCause, told: Event) -> bool:
 
 def _first_of(causes: Sequence[FoundCause]) -> tuple[FoundCause, int]:
     """The earliest, of one moment the most certain. All ranks of its class share the blame."""
-    first = _earliest(causes)
-    chosen = max(first, key=_says_most)
+    chosen = max(_earliest(causes), key=_says_most)
     same = [cause for cause in causes if cause.failure_class is chosen.failure_class]
     ranks = tuple(cause.rank for cause in same if cause.rank is not None)
-    rivals = [
-        cause
-        for cause in causes
-        if cause not in same and cause.certainty.weight >= chosen.certainty.weight
-    ]
-    return replace(chosen, ranks=ranks), len(rivals)
+    others = (cause for cause in causes if cause not in same)
+    rivals = sum(cause.certainty.weight >= chosen.certainty.weight for cause in others)
+    return replace(chosen, ranks=ranks), rivals
 
 
 def _earliest(causes: Sequence[FoundCause]) -> list[FoundCause]:
     """Those that nothing says came later: by the launcher's clock, or by their lines' times."""
-    moments = [cause.moment for cause in causes if cause.moment is not None]
-    if moments:
-        latest = min(moments) + _SAME_MOMENT
-        return [cause for cause in causes if cause.moment is None or cause.moment <= latest]
-    said = [cause.said for cause in causes if cause.said is not None]
-    latest = min(said, default=0.0) + _SAME_LINE
-    return [cause for cause in causes if cause.said is None or cause.said <= latest]
+    moments = [cause.moment for cause in causes]
+    slack = _SAME_MOMENT
+    if not any(moment is not None for moment in moments):
+        moments, slack = [cause.said for cause in causes], _SAME_LINE
+    latest = min((moment for moment in moments if moment is not None), default=0.0) + slack
+    timed = zip(causes, moments, strict=True)
+    return [cause for cause, moment in timed if moment is None or moment <= latest]
 
 
 def _says_most(cause: FoundCause) -> tuple[int, bool, bool, float]:
-    who_is_known = cause.rank is not None
-    return cause.certainty.weight, not cause.unexplained, who_is_known, -_order(cause)
-
-
-def _order(cause: FoundCause) -> float:
-    """Where the rank stands among causes that nothing else orders."""
-    offset = cause.events[0].offset if cause.events and cause.events[0].source.rank is None else 0
-    return offset * 1e6 + (cause.rank if cause.rank is not None else 0)
+    """The last: where it stands among causes that nothing else orders, by place, then by rank."""
+    shared = bool(cause.events) and cause.events[0].source.rank is None
+    order = (cause.events[0].offset if shared else 0) * 1e6 + (cause.rank or 0)
+    return cause.certainty.weight, not cause.unexplained, cause.rank is not None, -order
 
 
 # ---- causes that are no rank's own
@@ -353,15 +272,13 @@ def _is_ours(event: Event, facts: Facts) -> bool:
 
 
 def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
+    events = facts.reading.events
     if event.failure_class in BY_SCHEDULER:
-        raised = any(_raised_by_itself(other) for other in facts.reading.events)
-        return not raised and not any(_crashed_before(event, end) for end in facts.reading.events)
+        return not any(_raised_by_itself(e) or _crashed_before(event, e) for e in events)
     if own is None or own.failure_class in _MAY_BE_HARDWARE:
         return True
-    return (
-        own.failure_class is FailureClass.USER_EXCEPTION
-        and _OF_A_DEVICE.search(own.words) is not None
-    )
+    raised = own.failure_class is FailureClass.USER_EXCEPTION
+    return raised and _OF_A_DEVICE.search(own.words) is not None
 
 
 def _crashed_before(event: Event, other: Event) -> bool:
@@ -377,42 +294,41 @@ def _raised_by_itself(event: Event) -> bool:
     return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 
 
+# ---- what ranks waited for or lost, where none failed on its own account
+
+
+def _followed(facts: Facts) -> FoundCause:
+    waiting = by_rank(facts, Role.WAITING)
+    if waiting or facts.stragglers.ranks:
+        return _never_came(facts, waiting)
+    lost = by_rank(facts, Role.CASCADE)
+    lost = {rank: event for rank, event in lost.items() if not _is_wrapper(event)}
+    return _lost_peer(facts, lost) if lost else _silent(facts)
+
+
 def _never_came(facts: Facts, waiting: dict[int | None, Event]) -> FoundCause:
-    events = list(waiting.values())
+    events = sorted(waiting.values(), key=lambda event: -(event.sequence or 0))
     if events:
-        cause = of_events(sorted(events, key=lambda event: -(event.sequence or 0)), None)
+        cause = of_events(events, None)
     else:
-        cause = FoundCause(
-            FailureClass.COLLECTIVE_TIMEOUT,
-            Certainty.LIKELY,
-            f"flight recorder {facts.stragglers.operation}",
-            facts.stragglers.words,
-            None,
-        )
+        signature = f"flight recorder {facts.stragglers.operation}"
+        kind, words = FailureClass.COLLECTIVE_TIMEOUT, facts.stragglers.words
+        cause = FoundCause(kind, Certainty.LIKELY, signature, words, None)
     named = tuple(sorted({event.blamed for event in events if event.blamed is not None}))
     blamed = facts.stragglers.ranks or named or _behind(events) or _others(facts, waiting)
-    if not blamed:
-        return replace(cause, rank=None, ranks=())
-    return replace(cause, rank=min(blamed), ranks=tuple(blamed))
+    return replace(cause, rank=min(blamed, default=None), ranks=tuple(blamed))
 
 
 def _behind(events: Sequence[Event]) -> tuple[int, ...]:
     """Of ranks that all waited, those that had come least far."""
-    counted = {
-        event.rank: event.sequence for event in events if event.rank is not None and event.sequence
-    }
-    if len(set(counted.values())) < 2:
-        return ()
-    least = min(value for value in counted.values() if value is not None)
-    return tuple(rank for rank, value in counted.items() if value == least and rank is not None)
+    counted = {e.rank: e.sequence for e in events if e.rank is not None and e.sequence}
+    least = min(counted.values(), default=0)
+    behind = tuple(rank for rank, number in counted.items() if number == least)
+    return behind if len(behind) < len(counted) else ()
 
 
 def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
-    """The ranks that do not say so; of those that never reported only where they are few.
-
-    Who did not come to a meeting never wrote a word. Who did not come to a collective may have
-    written before it.
-    """
+    """The ranks that do not say so; of those that never reported only where they are few."""
     others = tuple(rank for rank in facts.ranks if rank not in known)
     if others:
         return others
@@ -425,27 +341,21 @@ def _others(facts: Facts, known: dict[int | None, Event]) -> tuple[int, ...]:
     return tuple(sorted(silent)) if few and (at_start or None not in known) else ()
 
 
-def _lost_peer(facts: Facts, cascades: dict[int | None, Event]) -> FoundCause:
-    """Ranks lost a peer that says nothing: the one they name, or the one that is silent. Who was
-    only ended by its launcher was there to the last: then the rank that lost its connection is all
-    that is known.
-    """
-    events = list(cascades.values())
+def _lost_peer(facts: Facts, lost: dict[int | None, Event]) -> FoundCause:
+    """The peer that ranks name, or that is silent, unless its launcher ended it after them."""
+    events = list(lost.values())
     event = next((each for each in events if each.blamed is not None), events[0])
-    silent = _others(facts, cascades) if event.blamed is None else (event.blamed,)
+    silent = _others(facts, lost) if event.blamed is None else (event.blamed,)
     tidied = {end.rank for end in facts.failures if _tidied_up(end, facts)}
     if silent and tidied.issuperset(silent):
         silent = () if event.rank is None else (event.rank,)
-    kept = event.failure_class in {FailureClass.KILLED, FailureClass.UNKNOWN}
-    cause = replace(
+    killed = event.failure_class is FailureClass.KILLED
+    return replace(
         of_events([event], min(silent, default=None)),
-        failure_class=event.failure_class if kept else FailureClass.NETWORK_LOSS,
+        failure_class=FailureClass.KILLED if killed else FailureClass.NETWORK_LOSS,
         certainty=Certainty.WEAK,
+        ranks=silent,
     )
-    return replace(cause, ranks=silent)
-
-
-# ---- nothing but exits, or nothing at all
 
 
 def _silent(facts: Facts) -> FoundCause:
@@ -454,25 +364,20 @@ def _silent(facts: Facts) -> FoundCause:
     if not ended:
         words = "nothing in the evidence says why it ended"
         return FoundCause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
-    first = min(
-        ended, key=lambda f: (f.ended_by_launcher, f.time if f.time is not None else 0.0, f.rank)
-    )
-    failure_class, certainty = first.meaning
-    if first.ended_by_launcher:  # for a reason that none of these ranks knows
-        words = "its launcher ended every rank that is known of"
-        return FoundCause(failure_class, certainty, "ended from outside", words, None)
-    return FoundCause(failure_class, certainty, "ended from outside", first.words, first.rank)
+    first = min(ended, key=lambda f: (f.ended_by_launcher, f.time or 0.0, f.rank))
+    return FoundCause(*first.meaning, "ended from outside", first.words, first.rank)
 
 
 def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     """The cause, or what a confirming event says was behind it."""
-    for event in facts.reading.events:
-        explains = _EXPLAINS.get(event.failure_class, set())
-        if event.role is not Role.CONFIRM or cause.failure_class not in explains:
-            continue
-        if event.rank in {None, cause.rank} and not went_on(event):
-            told = replace(of_events([event, *cause.events], cause.rank), ranks=cause.ranks)
-            return replace(told, signature=event.pattern, moment=cause.moment)
+    for event in (event for event in facts.reading.events if event.role is Role.CONFIRM):
+        explains = cause.failure_class in HOW_IT_SHOWS
+        if event.failure_class is not FailureClass.DISK_FULL:  # which would stop the job
+            weak = cause.certainty is Certainty.WEAK
+            explains = weak or cause.failure_class in _MAY_BE_CONFIRMED
+        if explains and event.rank in {None, cause.rank} and not went_on(event):
+            behind = replace(of_events([event, *cause.events], cause.rank), ranks=cause.ranks)
+            return replace(behind, signature=event.pattern, moment=cause.moment)
     return cause
 
 

@@ -3,7 +3,7 @@ it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from aorta.attribution.classify import (
@@ -22,7 +22,6 @@ from aorta.attribution.documents import (
     Advice,
     Cascade,
     Certainty,
-    CycleState,
     EvidenceLine,
     FailureClass,
     Finding,
@@ -30,9 +29,9 @@ from aorta.attribution.documents import (
     Role,
     Root,
 )
-from aorta.attribution.events import ANY_EXCEPTION, QUOTED, Event, stable
+from aorta.attribution.events import ANY_EXCEPTION, QUOTED, stable
 from aorta.attribution.logs import ReadableLog, line_numbers
-from aorta.attribution.timeline import Facts, FoundCause, states_a_failure, without_failure
+from aorta.attribution.timeline import FOLLOWS, Facts, FoundCause, states_a_failure, without_failure
 from aorta.attribution.timeline.causes import find_cause, with_told_ends
 from aorta.core.failure import Failure, digest_of
 from aorta.core.raised import cause_of
@@ -56,11 +55,6 @@ _BUILDING = re.compile(
     r"init_\w+|profile_run|determine_num_available_blocks|_initialize_kv_caches?|"
     r"create_model)(?: > |$)"
 )
-_STEPPING = re.compile(
-    r":(?:train_step|training_step|_training_step|train_one_epoch|backward|forward_backward_func|"
-    r"_inner_training_loop|optimizer_step|"
-    r"train_batch|train_epoch|run_step)(?: > |$)"
-)
 # How often findings were right at first looks (`python -m benchmarks attribution`), by what they
 # rest on; and, where they name what stops a job, how often a restart would have met it again.
 _RIGHT = {"certain": 0.9, "likely": 0.57, "weak": 0.45, "exit": 0.8, "nothing": 0.17}
@@ -71,7 +65,6 @@ _STOPS_TOO = {
     FailureClass.TIME_LIMIT,
     FailureClass.CANCELLED,
 }
-_FOLLOWS = {Role.CASCADE, Role.WAITING}
 _BY_WORDS = {ANY_EXCEPTION, QUOTED}
 # The least confidence at which a user error that words alone name is one.
 _ENOUGH = 0.8
@@ -85,13 +78,15 @@ def conclude(facts: Facts) -> Finding:
     """The finding. What no pattern is certain of is named by the classifier."""
     facts = with_told_ends(facts)
     cause, rivals = find_cause(facts)
+    steps = (facts.progress.first, facts.progress.last)
     well = without_failure(facts, cause.unexplained)
     if well is not None:
-        return _no_failure(*well, facts)
+        state, words = well
+        return Finding(FailureClass.UNKNOWN, 0.0, Root(), (), "", words, *steps, state=state)
     cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root, failure = _root(cause, facts), _failure(cause, facts)
-    one_node_of, some_ranks_of = _alone(suspects, cause, facts)
+    one_node_of, some_ranks_of = _alone(set(suspects), cause, facts)
     return Finding(
         failure_class=cause.failure_class,
         confidence=round(confidence, 2),
@@ -113,11 +108,6 @@ def conclude(facts: Facts) -> Finding:
     )
 
 
-def _no_failure(state: CycleState, words: str, facts: Facts) -> Finding:
-    steps = (facts.progress.first, facts.progress.last)
-    return Finding(FailureClass.UNKNOWN, 0.0, Root(), (), "", words, *steps, state=state)
-
-
 def _fingerprint(cause: FoundCause, failure: Failure) -> str:
     """A short name of the bug, which accidents of host, rank and step do not change."""
     frames = failure.causes[0].first.frames if failure.causes else ()
@@ -125,10 +115,9 @@ def _fingerprint(cause: FoundCause, failure: Failure) -> str:
 
 
 def _failure(cause: FoundCause, facts: Facts) -> Failure:
-    """What failed, as `same_failure` compares it between cycles: the exceptions of the cause, else
-    what the pattern, the line or the exit says that names it.
-    """
-    kind = _certain_class(cause)
+    """What failed, as `same_failure` compares it; without a class where words alone name it."""
+    by_words = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
+    kind = None if by_words or cause.unexplained else cause.failure_class
     if cause.events and cause.events[0].chain:
         raised = cause_of([one.block for one in cause.events[0].chain])
         # A device reports an assertion at a later call; what was asserted stands in a line.
@@ -144,21 +133,22 @@ def _failure(cause: FoundCause, facts: Facts) -> Failure:
     return Failure(ended, words=words, failure_class=kind)
 
 
-def _certain_class(cause: FoundCause) -> FailureClass | None:
-    """None where words alone name the class: they may name it otherwise the next time."""
-    by_words = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
-    return None if by_words or cause.unexplained else cause.failure_class
+# ---- what it is, and how sure that is
 
 
 def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCause, float, str]:
     """The cause with its class, how sure that is, and what it rests on."""
-    basis = _basis(cause)
-    if not _is_read(cause):
+    certain = cause.certainty is Certainty.CERTAIN
+    by_line = cause.certainty.value if cause.events or certain else "exit"
+    basis = "nothing" if cause.unexplained else by_line
+    shown = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
+    is_read = shown or cause.unexplained or cause.failure_class in HOW_IT_SHOWS
+    if certain or not is_read:
         stops = cause.failure_class in {*USER_ERRORS, *_STOPS_TOO}
-        share = _MET_AGAIN.get(basis, _RIGHT[basis]) if stops else _RIGHT[basis]
         raised = cause.events[0].raised if cause.events else None
-        if basis == "likely" and stops and raised and comes_and_goes(raised.line.text):
-            share = _RIGHT[basis]
+        if basis == "likely" and raised and comes_and_goes(raised.line.text):
+            stops = False
+        share = _MET_AGAIN.get(basis, _RIGHT[basis]) if stops else _RIGHT[basis]
         return cause, min(0.99, share + surer), basis
     spoken = _said(cause, facts)
     if not speaks_of_a_failure(spoken):
@@ -175,12 +165,13 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
     return named, min(0.99, confidence), "words"
 
 
-def _is_read(cause: FoundCause) -> bool:
-    """Whether the classifier names it: no pattern, exit or line says what it was."""
-    if cause.certainty is Certainty.CERTAIN:
-        return False
-    shown = bool(cause.events) and cause.events[0].pattern in _BY_WORDS
-    return shown or cause.unexplained or cause.failure_class in HOW_IT_SHOWS
+def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
+    """Added where an exit code agrees; taken away where other causes or progress contradict."""
+    if cause.unexplained:
+        return 0.0
+    has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
+    survived = bool(cause.events) and cause.events[0].survived
+    return 0.03 * has_end - 0.1 * bool(rivals) - 0.1 * survived
 
 
 def said(facts: Facts) -> Said:
@@ -193,8 +184,7 @@ def _said(cause: FoundCause, facts: Facts) -> Said:
     event = cause.events[0] if cause.events else None
     spoken = said_by(event, _logs_of(cause, facts), cause.rank)
     words = _words(cause, facts)
-    stated = cause.unexplained and words != cause.words
-    return replace(spoken, message=normalised(words)) if stated else spoken
+    return replace(spoken, message=normalised(words)) if words != cause.words else spoken
 
 
 def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
@@ -203,22 +193,25 @@ def _logs_of(cause: FoundCause, facts: Facts) -> Sequence[ReadableLog]:
 
 
 def _words(cause: FoundCause, facts: Facts) -> str:
-    """Its words; where only an end is known, the last of its last few lines that states a
-    failure.
-    """
+    """Its words; where only an end is known, the last line that states a failure."""
     lines = last_lines(_logs_of(cause, facts), cause.rank) if cause.unexplained else []
-    spoken = [line.strip() for line in lines if _SPEECH.search(line)][-_LAST_FEW:]
-    return next((line for line in reversed(spoken) if states_a_failure(line)), cause.words)
+    return next((line.strip() for line in _stated(lines)), cause.words)
 
 
 def speaks_of_a_failure(said: Said) -> bool:
-    """Whether there is anything to be read: a message, or a statement among the last few lines.
-    Types that blame the program say all.
-    """
+    """Whether there is anything to be read: a message, or a statement in the last lines."""
     if said.kind:
         return OF_THE_PROGRAM.match(said.kind) is None
-    last = [line for line in said.around if _SPEECH.search(line)][-_LAST_FEW:]
-    return bool(said.message) or any(map(states_a_failure, last))
+    return bool(said.message) or any(_stated(said.around))
+
+
+def _stated(lines: Sequence[str]) -> Iterator[str]:
+    """Those of the last few lines that state a failure, the last first."""
+    spoken = [line for line in lines if _SPEECH.search(line)][-_LAST_FEW:]
+    return filter(states_a_failure, reversed(spoken))
+
+
+# ---- who began it, and who else shows it
 
 
 def _root(cause: FoundCause, facts: Facts) -> Root:
@@ -234,126 +227,18 @@ def _root(cause: FoundCause, facts: Facts) -> Root:
 
 
 def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
-    if not cause.events or cause.events[0].is_outside:
-        return None
-    line = cause.events[0]
-    if line.role is Role.WAITING:  # the first of them to end had waited for another
+    """None for what is nobody's own; the first to end of those that waited, waited for another."""
+    line = cause.events[0] if cause.events else None
+    if line is None or line.is_outside or line.role is Role.WAITING:
         return None
     if line.source.rank is not None or line.stream:
         return None
-    fits = [
-        end
-        for end in facts.reading.ends
-        if end.failed
-        and not end.ended_by_launcher
-        and (end.fits_an_exception if line.is_exception else end.fits(line.failure_class))
-    ]
-    return fits[0] if fits else None
+    ends = (end for end in facts.reading.ends if end.failed and not end.ended_by_launcher)
+    return next((end for end in ends if end.fits(line.failure_class)), None)
 
 
-def _basis(cause: FoundCause) -> str:
-    """What a finding rests on that the classifier does not name."""
-    if cause.unexplained:
-        return "nothing"
-    certain = cause.certainty is Certainty.CERTAIN
-    return cause.certainty.value if cause.events or certain else "exit"
-
-
-def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
-    """Whether it is seen that no step had been made: by a count at zero, by what was being built,
-    or by a demand that can never be met.
-    """
-    if facts.progress.made or not cause.events:
-        return False
-    event = cause.events[0]
-    demand = _DEMAND.search(event.text)
-    ended = any(failure.rank == cause.rank for failure in facts.failures)
-    if demand is not None and ended and _bytes(demand["wanted"]) > _bytes(demand["total"]):
-        return True  # where its end is not known, the log may be torn, and its steps with it
-    if _is_taken_by_another(event.raised.exception if event.raised else event.text):
-        return False
-    if facts.progress.at_zero or _FIRST_USE.search(event.text):
-        return True
-    return bool(_BUILDING.search(event.stack)) and not _STEPPING.search(event.stack)
-
-
-def _is_taken_by_another(text: str) -> bool:
-    """Whether another process holds most of the device: it may be gone at the next start. In a
-    container one's own process has another number outside, and holds what it allocated.
-    """
-    found = _OF_ANOTHER.search(text)
-    if found is None:
-        return False
-    taken = _bytes(found["taken"])
-    return taken > _bytes(found["total"]) / 2 and _bytes(found["own"] or "0 B") < taken / 2
-
-
-def _bytes(told: str) -> float:
-    number, unit = told.split()
-    return float(number) * 1024.0 ** "BKMGTP".index(unit[0])
-
-
-def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
-    """Added where an exit code agrees; taken away where other causes or progress contradict."""
-    if cause.unexplained:
-        return 0.0
-    has_end = bool(cause.events) and any(f.rank == cause.rank for f in facts.failures)
-    survived = bool(cause.events) and cause.events[0].survived
-    return 0.03 * has_end - 0.1 * bool(rivals) - 0.1 * survived
-
-
-def _summary(cause: FoundCause) -> str:
-    """`rank 3: nan: loss is NaN`; `rank 5: collective_timeout, reported by rank 0: Watchdog ...`,
-    where the words are those of another rank than the one that is blamed.
-    """
-    who = "" if cause.rank is None or cause.words.startswith("rank ") else f"rank {cause.rank}: "
-    by = cause.events[0] if cause.events else None
-    reported = ""
-    if by is not None and by.role in _FOLLOWS and by.rank != cause.rank:
-        reported = f", reported by {'others' if by.rank is None else f'rank {by.rank}'}"
-    return shortened(f"{who}{cause.failure_class}{reported}: {cause.words}", _LONGEST_SUMMARY)
-
-
-def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
-    followers = [event for event in facts.reading.events if event.role in _FOLLOWS]
-    chosen: dict[tuple[str, int], Event] = {}
-    for event in [*cause.events[:4], *followers[:3]]:
-        chosen.setdefault((event.source.name, event.offset), event)
-    offsets: dict[ReadableLog, set[int]] = {}
-    for event in chosen.values():
-        offsets.setdefault(event.source, set()).add(event.offset)
-    numbers = {source: line_numbers(source, own) for source, own in offsets.items()}
-    return tuple(
-        EvidenceLine(event.source.name, numbers[event.source][event.offset], event.text)
-        for event in chosen.values()
-    )
-
-
-def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
-    followers: dict[FailureClass, set[int]] = {}
-    for event in facts.reading.events:
-        if event.role in _FOLLOWS and event.rank is not None and event.rank not in suspects:
-            followers.setdefault(event.failure_class, set()).add(event.rank)
-    for failure in facts.failures:
-        told = any(failure.rank in ranks for ranks in followers.values())
-        if failure.was_asked_to_stop and failure.rank not in suspects and not told:
-            followers.setdefault(FailureClass.KILLED, set()).add(failure.rank)
-    return tuple(Cascade(kind, tuple(sorted(ranks))) for kind, ranks in followers.items())
-
-
-def _advice(cause: FoundCause) -> tuple[Advice, ...]:
-    own = (event for event in cause.events if event.failure_class is cause.failure_class)
-    told = next((event.advice for event in own if event.advice), None)
-    return (Advice(*told),) if told else ()
-
-
-def _alone(
-    suspects: Iterable[int], cause: FoundCause, facts: Facts
-) -> tuple[int | None, int | None]:
-    """Of how many nodes only one, and of how many ranks only some show the failure, where others
-    came past it; None where that is not so, or not known.
-    """
-    guilty = set(suspects)
+def _alone(guilty: set[int], cause: FoundCause, facts: Facts) -> tuple[int | None, int | None]:
+    """Of how many nodes only one, of how many ranks only some show it; None: not known."""
     if not guilty:
         return _one_place_of(cause, facts), None
     beside = _ended_beside(guilty, facts)
@@ -363,41 +248,31 @@ def _alone(
     nodes = facts.places
     places = {nodes[rank] for rank in guilty if rank in nodes}
     elsewhere = {nodes[rank] for rank in past if rank in nodes} - places
-    one_node = len(places) == 1 and bool(elsewhere)
-    of_nodes = len(set(nodes.values())) if one_node else None
+    of_nodes = len(set(nodes.values())) if len(places) == 1 and elsewhere else None
     return of_nodes, len(guilty | others) if others and others <= past else None
 
 
 def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
-    """By the hosts or pods whose lines show the failure, and whose lines show that they came past
-    it.
-    """
-    events = facts.reading.events
-    shown = {
-        e.node for e in events if (e.failure_class, e.role) == (cause.failure_class, Role.ROOT)
-    }
-    others = {e.node for e in events if e.role in _FOLLOWS} - shown - {None}
-    shown -= {None}
+    """The same by the hosts or pods whose lines show it, or that they came past it."""
+    own = (cause.failure_class, Role.ROOT)
+    placed = [event for event in facts.reading.events if event.node]
+    shown = {event.node for event in placed if (event.failure_class, event.role) == own}
+    others = {event.node for event in placed if event.role in FOLLOWS} - shown
     return len(shown | others) if len(shown) == 1 and others else None
 
 
 def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
-    """Ranks that came past what stopped these, or of which nothing is known that would say
-    otherwise: one that its agent stopped before it could come to the place says nothing.
-    """
-    followers = {e.rank for e in facts.reading.events if e.role in _FOLLOWS and e.rank is not None}
+    """Ranks that came past what stopped these, or of which nothing is known that says otherwise."""
+    followers = {e.rank for e in facts.reading.events if e.role in FOLLOWS and e.rank is not None}
     everybody = set(range(max([*guilty, *facts.ranks]) + 1))
     unheard = set() if facts.heard is None else everybody - facts.heard
     unheard |= {failure.rank for failure in facts.failures if failure.ended_by_launcher}
-    unheard -= beside
     finished = {failure.rank for failure in facts.failures if failure.exit_code == 0}
-    return followers | facts.progress.ranks | unheard | finished
+    return followers | facts.progress.ranks | (unheard - beside) | finished
 
 
 def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
-    """Silent ranks that were ended in the moment these failed, by the same agent or on the same
-    node: they run the same program with the same files, and had no time to show it too.
-    """
+    """Ranks that the same agent ended in the moment these failed: they had no time to show it."""
     ended = {failure.rank: failure for failure in facts.failures}
 
     def place(rank: int) -> str | None:
@@ -416,3 +291,78 @@ def _ended_beside(guilty: set[int], facts: Facts) -> set[int]:
         and (rank in facts.empty or end.ended_by_launcher)
         and (end.time is None or first is None or end.time - first <= OUTLIVED)
     }
+
+
+def _is_before_first_step(cause: FoundCause, facts: Facts) -> bool:
+    """Whether it is seen that no step was made, or that the demand can never be met."""
+    if facts.progress.made or not cause.events:
+        return False
+    event = cause.events[0]
+    demand = _DEMAND.search(event.text)
+    ended = any(failure.rank == cause.rank for failure in facts.failures)
+    if demand is not None and ended and _bytes(demand["wanted"]) > _bytes(demand["total"]):
+        return True  # where its end is not known, the log may be torn, and its steps with it
+    if _is_taken_by_another(event.raised.exception if event.raised else event.text):
+        return False
+    shown = _FIRST_USE.search(event.text) or _BUILDING.search(event.stack)
+    return facts.progress.at_zero or shown is not None
+
+
+def _is_taken_by_another(text: str) -> bool:
+    """Whether another process, and not this one under another number, holds the device."""
+    found = _OF_ANOTHER.search(text)
+    if found is None:
+        return False
+    taken = _bytes(found["taken"])
+    return taken > _bytes(found["total"]) / 2 and _bytes(found["own"] or "0 B") < taken / 2
+
+
+def _bytes(told: str) -> float:
+    number, unit = told.split()
+    return float(number) * 1024.0 ** "BKMGTP".index(unit[0])
+
+
+# ---- for its reader
+
+
+def _summary(cause: FoundCause) -> str:
+    """`rank 3: nan: loss is NaN`; `rank 5: collective_timeout, reported by rank 0: Watchdog ...`,
+    where the words are those of another rank than the one that is blamed.
+    """
+    who = "" if cause.rank is None or cause.words.startswith("rank ") else f"rank {cause.rank}: "
+    by = cause.events[0] if cause.events else None
+    reported = ""
+    if by is not None and by.role in FOLLOWS and by.rank != cause.rank:
+        reported = f", reported by {'others' if by.rank is None else f'rank {by.rank}'}"
+    return shortened(f"{who}{cause.failure_class}{reported}: {cause.words}", _LONGEST_SUMMARY)
+
+
+def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
+    followers = [event for event in facts.reading.events if event.role in FOLLOWS]
+    chosen = {(e.source.name, e.offset): e for e in [*cause.events[:4], *followers[:3]]}
+    offsets: dict[ReadableLog, list[int]] = {}
+    for event in chosen.values():
+        offsets.setdefault(event.source, []).append(event.offset)
+    numbers = {source: line_numbers(source, own) for source, own in offsets.items()}
+    return tuple(
+        EvidenceLine(event.source.name, numbers[event.source][event.offset], event.text)
+        for event in chosen.values()
+    )
+
+
+def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
+    followers: dict[FailureClass, set[int]] = {}
+    for event in facts.reading.events:
+        if event.role in FOLLOWS and event.rank is not None and event.rank not in suspects:
+            followers.setdefault(event.failure_class, set()).add(event.rank)
+    known = suspects.union(*followers.values())
+    stopped = {end.rank for end in facts.failures if end.was_asked_to_stop} - known
+    if stopped:
+        followers.setdefault(FailureClass.KILLED, set()).update(stopped)
+    return tuple(Cascade(kind, tuple(sorted(ranks))) for kind, ranks in followers.items())
+
+
+def _advice(cause: FoundCause) -> tuple[Advice, ...]:
+    own = (event for event in cause.events if event.failure_class is cause.failure_class)
+    given = next((event.advice for event in own if event.advice), None)
+    return (Advice(*given),) if given else ()
