@@ -38,7 +38,7 @@ DigitalOcean   do[opr]_v1_#{64}
 packages       npm_@{36}|pypi-~{50,}|rubygems_#{48}|dckr_(?:pat|oat)_~{20,}|CLOJARS_@{60}
 SendGrid       SG\.~{16,}\.~{16,}
 Twilio         (?:SK|AC)#{32}(?![0-9a-f])
-Telegram       \d{8,10}:AA~{33}
+Telegram       (?:bot)?\d{8,10}:AA~{33}
 Mailchimp      #{32}-us\d{1,2}(?!\d)
 Mailgun        key-#{32}(?![0-9a-f])
 HashiCorp      hv[sbr]\.~{24,}|@{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}
@@ -117,6 +117,8 @@ _KIND_OF_CHARACTER = str.maketrans(
     | dict.fromkeys(map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "A")
     | dict.fromkeys(map(ord, "0123456789"), "0")
 )
+_WRITTEN_WORD = re.compile(r"[A-Z][a-z]{2,}|[a-z]{4,}")
+_OF_WORDS = 0.6  # of a class's name; 2 in 100 drawn keys of 24 characters have as much
 _MIXED = 0.45  # of the steps from one character to the next change its kind; 0.62 if drawn by lot
 
 
@@ -193,9 +195,10 @@ def _keys_of(token: str) -> tuple[tuple[int, int], ...]:
 
 def is_drawn(word: str) -> bool:
     """Small letters, capitals and digits in such a mixture as nobody writes by hand; a mangled
-    name of C++ has few changes between them.
+    name of C++ has few changes between them, `Qwen2MoeSparseMoeBlock` is made of words.
     """
-    return _is_mixed(word, len(word))
+    written = sum(map(len, _WRITTEN_WORD.findall(word)))
+    return _is_mixed(word, len(word)) and written < _OF_WORDS * len(word)
 
 
 def _is_mixed(word: str, length: int) -> bool:

@@ -40,13 +40,13 @@ _RULES = (
     ),
     _login(
         r"\b(?:proxy-)?authorization[\"'\\]{0,4}\s*[:=,]\s*(?:[bfru]{0,2}[\"'\\]{1,4})?"
-        r"(?:(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+)?"
-        r"(?P<value>(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)"
+        r"(?:(?:bearer|basic|token|digest|negotiate|ntlm|apikey|aws4-hmac-sha256)\s+)?"
+        r"(?P<value>(?!(?:bearer|basic|token|digest|negotiate|ntlm|apikey)\b)"
         r"[A-Za-z0-9+/_=.~\-]{6,}(?:[ \t]*,[ \t]*\w+=[^\s,\"']+)*)"
         r"|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
-        r"|\bbasic\s+(?P<basic>[A-Za-z0-9+/]{12,}={0,2})(?![A-Za-z0-9])"
+        r"|\b(?:basic|auth plain)\s+(?P<basic>(?=\w*[0-9=])[A-Za-z0-9+/]{12,}={0,2})(?![A-Za-z0-9])"
         r"|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?(?P<cookie>[^\r\n\"']+)",
-        "authorization|bearer|basic|cookie",
+        "authorization|bearer|basic|auth plain|cookie",
         flags=re.IGNORECASE,
     ),
     _login(
@@ -59,7 +59,8 @@ _RULES = (
         r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bnet use (?:\S+\s+\S+\s+(?=\S+\s+/user:)|[^\n]{0,120}?/user:\S+\s+(?!/))"
         r"|\b[Pp]ass(?:word|phrase|code) (?:for|of) \S+: (?=\S*[0-9])(?=\S{6})"
-        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
+        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhttps?\s[^\n]{0,200}?-a\s+(?=\S+:)"
+        r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
         r"|\bopenssl\b[^\n]{0,200}?\bpass:)"
         r"[\"']?(?P<value>[^\s\"']+)"
         r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
@@ -68,7 +69,7 @@ _RULES = (
         r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
         r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|sudo|passwd"
+        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|net user|htpasswd|pass:|sudo|passwd"
         "|mc alias|mc config"
         "|zip|0z|net use|password |passphrase |passcode |securestring|snmp",
     ),
@@ -76,17 +77,18 @@ _RULES = (
         rf"\b(?:{_PAIRS}|\w*authentication)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
         rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}"
-        rf"|[.:]auth\(\s*{_QUOTE}(?P<alone>[^\"'\n]+?){_QUOTE}\s*\)"
-        rf"|\bURL(?:\.create)?\(\s*(?:{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*){{2}}"
-        rf"{_QUOTE}(?P<third>[^\"'\n]+?){_QUOTE}",
-        "auth|cred|login|userpwd|url(|url.create(",
+        rf"|[.:](?:auth|login)\(\s*{_QUOTE}(?P<alone>(?=\w*[0-9])[^\"'\n]+?){_QUOTE}\s*\)"
+        rf"|\b(?:URL(?:\.create)?|connect)\(\s*(?:{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*){{2}}"
+        rf"{_QUOTE}(?P<third>(?=[^\"'\n]*[0-9])[^\"'\n]+?){_QUOTE}",
+        "auth|cred|login|userpwd|url(|url.create(|connect(",
         flags=re.IGNORECASE,
     ),
     _login(
-        r"\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+"
+        r"(?i)\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+"
         r"(?=\S*[0-9!#$%^&*~+])[\"']?(?P<value>[^\s\"']+)"
-        r"|\bauth[=:]\s*[\w.\-]+:(?P<of_pair>(?=\S*[A-Za-z])[^\s\"']{4,})",
-        " pass|auth=|auth:",
+        r"|\b(?:auth[=:]|cred(?:ential)?s?[:= ])\s*[\w.@\-]+(?::| ?/ ?)"
+        r"(?P<of_pair>(?=\S*[A-Za-z])(?=\S*[0-9])[^\s\"']{4,})",
+        " pass|auth=|auth:|cred",
     ),
     _login(
         r"(?i)\b(?:api|access|secret|auth) (?:key|token)\s+[\"']?"
@@ -117,10 +119,10 @@ _RULES = (
         flags=re.MULTILINE,
     ),
     _login(
-        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|(?:with|login|encrypted)\s+password|"
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?(?:by|as)|pragma\s+(?:re)?key|(?:with|login|encrypted)\s+password|"
         r"set\s+password\b[^'\n]*)"
         r"\s*=?\s*N?(?:'(?P<value>(?:[^'\n]|'')+)'|\"(?P<quoted>[^\"\n]+)\")",
-        "identified|password",
+        "identified|password|pragma",
         flags=re.IGNORECASE,
     ),
     # host:port:database:user:password, the whole line of a .pgpass; a backslash escapes a colon
