@@ -152,16 +152,10 @@ class _Place:
         return around if not self.closed and around in ("'", '"', "`") else ""
 
     @property
-    def is_certain(self) -> bool:
-        """Not the middle of a sentence."""
-        return self.join in (Join.ASSIGNED, Join.ELEMENT)
-
-    @property
     def may_be_many_words(self) -> bool:
         is_spaced = self.gap[:1].isspace() and self.gap[-1:].isspace()
-        assigned = self.join is Join.LABELLED or (self.join is Join.ASSIGNED and is_spaced)
-        closed = self.join is Join.ASSIGNED and ":" in self.gap
-        return names_a_password(self.name) and not self.in_list and (assigned or closed)
+        is_one = self.join not in (Join.ASSIGNED, Join.LABELLED) or self.in_list
+        return names_a_password(self.name) and not is_one and (is_spaced or ":" in self.gap)
 
 
 def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]:
@@ -235,11 +229,11 @@ def _place(text: str, name: re.Match[str]) -> _Place | None:
     is_flag = name[0].startswith("-")
     if join in (Join.TOLD, Join.BESIDE) and (is_flag or _SETS_BY_SPACE.search(text, near, begin)):
         join, match = Join.ASSIGNED, _JOINS[Join.BESIDE].match(text, name.end()) or match
-    if join is Join.LISTED and (is_flag or _SETS_BY_COMMA.search(text, near, begin)):
-        join = Join.ASSIGNED
-    if join is Join.LABELLED and match["closed"].strip("*"):
-        join = Join.ASSIGNED
-    if join is Join.TOLD and "=" in match["join"]:
+    if (
+        (join is Join.LISTED and (is_flag or _SETS_BY_COMMA.search(text, near, begin)))
+        or (join is Join.LABELLED and match["closed"].strip("*"))
+        or (join is Join.TOLD and "=" in match["join"])
+    ):
         join = Join.ASSIGNED
     return _Place(
         text, name[0].lstrip("-"), begin, match.end(), join, match["closed"], match["join"]
@@ -264,9 +258,10 @@ _HEREDOC = re.compile(
 )
 _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
 _QUOTED = re.compile(
-    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?s:(?:''(?=\w)|(?!''\w).){{1,4096}}?))"
+    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?:''(?=\w)|(?!''\w).|\\\r?\n){{1,4096}}?)"
     r"(?<!(?<!\\)\\)(?!''\w)(?P=quote)"
 )
+_IN_QUOTES = (_HEREDOC, _TRIPLE, _QUOTED)
 _STRING = re.compile(r"(?P<quote>[\"'])(?P<value>[^\"'\n]{1,400})(?P=quote)")
 # A list, or strings that Python joins.
 _LIST = re.compile(
@@ -289,8 +284,8 @@ _NO_EXPRESSION = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[^{}%()]{6,}")
 _ENDS = re.compile(r"[&;](?=[\w.\-%]+=)|;(?=\s|\Z)|&(?=\s|\Z)|\\[nrt](?=\W|\w+[=:])")
 # The cell of a table, the text of an element.
 _ENCLOSED = {
-    Join.CELL: re.compile(rf"(?P<value>[^|\u2502\u2503\n]*?)[ \t]*{_BAR}"),
-    Join.ELEMENT: re.compile(r"\s*(?:<!\[CDATA\[)?(?P<value>[^<>]{2,4096}?)\s*(?:\]\]>)?\s*</"),
+    Join.CELL: (re.compile(rf"(?P<value>[^|\u2502\u2503\n]*?)[ \t]*{_BAR}"),),
+    Join.ELEMENT: (re.compile(r"\s*(?:<!\[CDATA\[)?(?P<value>[^<>]{2,4096}?)\s*(?:\]\]>)?\s*</"),),
 }
 # A tag or an anchor of YAML, a default of a shell, a field of JSON, a here-string.
 _BEFORE_VALUE = re.compile(
@@ -336,7 +331,7 @@ def _is_secret(place: _Place, found: SecretSpan, surely: bool) -> bool:
         return is_mixed(value) or value.isdigit()
     if place.join is Join.LABELLED and value.lower().split()[0] in STATES:
         return False
-    if is_english and not place.is_certain:
+    if is_english and place.join is Join.LABELLED:
         return len(value) >= 8 and any(c.isdigit() for c in value)
     return not (place.is_flag and place.gap[:1] == "," and value.startswith("-"))
 
@@ -345,58 +340,45 @@ def _values(place: _Place, surely: bool, quoted_only: bool) -> Iterator[SecretSp
     text, at = place.text, place.at
     if surely and (before := _BEFORE_VALUE.match(text, at)):
         at = before.end()
-    if enclosed := _ENCLOSED.get(place.join):
-        if cell := enclosed.match(text, at):
-            yield _span(text, *cell.span("value"))
-        return
     if surely and place.join in (Join.ASSIGNED, Join.LABELLED) and place.at_key:
         opened = _BLOCK.match(text, at) or _NOTHING_MORE.match(text, at)
         if opened:
             yield from _below(text, opened.end(), place, "is_block" in opened.groupdict())
             return
-    quoted = _HEREDOC.match(text, at) or _TRIPLE.match(text, at) or _QUOTED.match(text, at)
-    if quoted and _closes(text, quoted):
-        yield _span(text, quoted.start("value"), quoted.end("value"))
+    enclosed = (one.match(text, at) for one in _ENCLOSED.get(place.join, _IN_QUOTES))
+    if whole := next(filter(None, enclosed), None):
+        yield _span(text, *whole.span("value"))
+        return
+    if place.join in _ENCLOSED:
         return
     if surely and place.name.lower() not in ALSO_ENGLISH and (items := _LIST.match(text, at)):
         for item in _ITEM.finditer(text, *items.span(items.lastgroup or 0)):
             yield _span(text, item.start(), item.end())
         return
     found = _word(text, at, place.in_list, _LONGEST if surely else _LONGEST_DENSE)
-    if found is None:
-        return
+    if found is not None:
+        yield from _unquoted(place, found, surely, quoted_only)
+
+
+def _unquoted(
+    place: _Place, found: SecretSpan, surely: bool, quoted_only: bool
+) -> Iterator[SecretSpan]:
+    """A word, or what is no name in an expression: `getenv("TOKEN") or "..."`."""
+    text, at = place.text, found.start
     is_code = _CODE.match(found.value) is not None and not is_dense(found.value)
-    if is_code and not place.is_flag and not place.in_list:
-        if surely and place.name.lower() not in ALSO_ENGLISH:
-            yield from _strings(text, at)
+    if place.is_flag or place.in_list or not is_code:
+        # In source code a word is an expression, unless it is part of a longer string.
+        in_string = place.in_string and _NO_EXPRESSION.fullmatch(found.value)
+        if not quoted_only or place.in_list or in_string:
+            yield _with_more_words(place, found) if surely else found
         return
-    # In source code what has no quotes is an expression, unless it is part of a longer string.
-    in_string = place.in_string and _NO_EXPRESSION.fullmatch(found.value)
-    if not quoted_only or place.in_list or in_string:
-        yield _with_more_words(place, found) if surely else found
-
-
-def _strings(text: str, at: int) -> Iterator[SecretSpan]:
-    """Those of an expression that are no names: `getenv("TOKEN") or "..."`."""
+    if not surely or place.name.lower() in ALSO_ENGLISH:
+        return
     end = text.find("\n", at)
     for string in _STRING.finditer(text, at, end if end >= 0 else len(text)):
         value = string["value"]
         if is_mixed(value) and not _VARIABLE.match(value) and not _may_be_secret_name(value):
             yield _span(text, *string.span("value"))
-
-
-def _closes(text: str, quoted: re.Match[str]) -> bool:
-    """A value over several lines is believed where nothing but punctuation follows its end."""
-    goes_on = quoted["value"].replace("\r", "").replace("\\\n", "")  # behind backslashes
-    if "\n" not in goes_on or len(quoted.groupdict().get("quote", "<<<")) == 3:
-        return True
-    end = text.find("\n", quoted.end())
-    rest = text[quoted.end() : len(text) if end < 0 else end]
-    return (
-        quoted["value"].count("\n") < 40
-        and not rest.strip(" \t\r,;)}]")
-        and "=" not in quoted["value"][:40]
-    )
 
 
 def _below(text: str, at: int, place: _Place, is_block: bool) -> Iterator[SecretSpan]:
@@ -450,9 +432,6 @@ def _with_more_words(place: _Place, found: SecretSpan) -> SecretSpan:
 
 
 def _word(text: str, at: int, in_list: bool, longest: int) -> SecretSpan | None:
-    quoted = _QUOTED.match(text, at)
-    if quoted and "\n" not in quoted["value"]:
-        return _span(text, quoted.start("value"), quoted.end("value"))
     bare = _BARE.match(text, at, min(len(text), at + longest))
     if bare is None:
         return None

@@ -17,11 +17,10 @@ _login = partial(Rule, is_private=lambda value, _match: is_worth_hiding(value))
 _QUOTE = r"\\*[\"']"
 _PAIRS = r"auth|basic_?auth|http_?auth|\w*basicauth|\w*credentials?|creds|login|userpwd"
 _RULES = (
-    _login(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"),
-    # A password that holds a slash or an at-sign.
+    # A password may hold a slash or an at-sign.
     _login(
-        r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s/@:\"'<>]*:(?P<value>[^\s\"'<>]{1,128})"
-        r"@(?=[\w.\-]+(?::\d+)?(?:[/?\"'\s]|\Z))",
+        r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:(?:[^\s\"'<>/@]+(?=@)|"
+        r"[^\s\"'<>]{1,128}(?=@[\w.\-]+(?::\d+)?(?:[/?\"'\s]|\Z))))",
         "://",
     ),
     # Oracle's: a name, a slash, a password and the place.
@@ -58,9 +57,9 @@ _RULES = (
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bnet use (?:\S+\s+\S+\s+(?=\S+\s+/user:)|[^\n]{0,120}?/user:\S+\s+(?!/))"
-        r"|\b[Pp]ass(?:word|phrase|code) (?:for|of) \S+: (?=\S*[0-9])(?=\S{6})"
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhttps?\s[^\n]{0,200}?-a\s+(?=\S+:)"
-        r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
+        r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])"
+        r"|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
         r"|\bopenssl\b[^\n]{0,200}?\bpass:)"
         r"[\"']?(?P<value>[^\s\"']+)"
         r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
@@ -69,9 +68,8 @@ _RULES = (
         r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
         r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|net user|htpasswd|pass:|sudo|passwd"
-        "|mc alias|mc config"
-        "|zip|0z|net use|password |passphrase |passcode |securestring|snmp",
+        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
+        "passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
     ),
     _login(
         rf"\b(?:{_PAIRS}|\w*authentication)"
@@ -89,11 +87,6 @@ _RULES = (
         r"|\b(?:auth[=:]|cred(?:ential)?s?[:= ])\s*[\w.@\-]+(?::| ?/ ?)"
         r"(?P<of_pair>(?=\S*[A-Za-z])(?=\S*[0-9])[^\s\"']{4,})",
         " pass|auth=|auth:|cred",
-    ),
-    _login(
-        r"(?i)\b(?:api|access|secret|auth) (?:key|token)\s+[\"']?"
-        r"(?P<value>(?=\w*[0-9])(?=\w*[A-Za-z])[\w\-]{16,})",
-        "api key|access key|secret key|auth key|api token|access token|auth token|secret token",
     ),
     # What expect, pexpect and their like answer to a prompt.
     _login(
