@@ -333,18 +333,6 @@ def test_values_of_secret_variables_are_gone_however_the_program_printed_them(
     assert text.encode() not in log
 
 
-def test_a_bundle_without_the_program_says_logs_only(tmp_path: Path) -> None:
-    run = reduce_dir(tmp_path)
-    document, _ = packed(run, tmp_path / "out")
-    assert document.json()["logs_only"] is False
-    shutil.rmtree(run / "shrunken")
-    document, bundle = packed(run, tmp_path / "bare")
-    assert document.json()["logs_only"] is True
-    assert b"program that failed is not in" in next(
-        v for k, v in contents(bundle).items() if k.endswith("SHIP.md")
-    )
-
-
 def test_a_wrong_policy_is_refused_where_it_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("scrubb: [x]\n")
     done = aorta(

@@ -27,7 +27,7 @@ from typing import IO, Any, BinaryIO, Literal, cast
 from pydantic import Field
 
 from aorta.core.documents import StrictModel, validated
-from aorta.core.errors import AortaError, Exit, InfrastructureError, SpecError, UsageError
+from aorta.core.errors import AortaError, InfrastructureError, SpecError, UsageError
 from aorta.version import __version__
 
 
@@ -85,7 +85,7 @@ class FileEntry(StrictModel):
 
 
 class Checked(StrictModel):
-    """What came of running the reproducer from where it was unpacked."""
+    """What came of running the reproducer."""
 
     reproduced: int = Field(ge=0)
     of: int = Field(ge=0)
@@ -106,7 +106,6 @@ class Manifest(StrictModel):
     created: str | None = None
     scrubbed: dict[str, int]
     left_out: list[str] = Field(default_factory=list)
-    logs_only: bool = False  # nothing in it can be run
     checked: Checked | None = None  # None: it was not run, or there is nothing to run
     files: list[FileEntry]
 
@@ -145,13 +144,7 @@ class BundleReport:
 
     @property
     def checked(self) -> Checked | None:
-        """None: it was not run, or there is nothing to run."""
         return self.manifest.checked
-
-    @property
-    def exit_code(self) -> Exit:
-        failed = self.checked is not None and not self.checked.reproduces
-        return Exit.NO_ANSWER if failed else Exit.OK
 
     def summary(self) -> dict[str, Any]:
         """What every document about a bundle says of it."""
@@ -169,7 +162,6 @@ class BundleReport:
         return {
             **self.summary(),
             "left_out": len(self.manifest.left_out),
-            "logs_only": self.manifest.logs_only,
             "checked": self.checked.model_dump() if self.checked else None,
         }
 

@@ -1,6 +1,5 @@
-"""What a detector is given (a text), what it gives back (stretches that may not leave, and what
-kind of thing each is), and what stands there afterwards: one value has one placeholder wherever it
-appears, and nothing maps back.
+"""What a detector is given (a text), what it gives back (stretches that may not leave), and what
+stands there afterwards: one value has one placeholder, and nothing maps back.
 """
 
 import re
@@ -28,8 +27,8 @@ def _with_one_digit(text: str) -> str:
 
 
 class Text(str):
-    """A text that many detectors look at. Its lines are grouped by shape, and a detector tries its
-    patterns only in lines of a shape in which they can match.
+    """Its lines are grouped by shape, and a detector tries its patterns only in lines of a shape in
+    which they can match.
     """
 
     @cached_property
@@ -80,7 +79,6 @@ GROUPS: dict[Kind, str] = {
     Kind.HOST: "addresses",
     Kind.USER: "names",
 }
-"""How counts are reported: `paths`, `addresses`, `secrets`, `patterns`, `names`."""
 
 _KIND_OF_GROUP: Mapping[int | str, Kind] = {
     "host": Kind.HOST,
@@ -102,14 +100,13 @@ class SecretSpan(NamedTuple):
 
 
 class Rule:
-    """What many detectors are lists of: a pattern whose matches may not leave.
+    """A pattern whose matches may not leave.
 
     A line is searched if it has one of the hints (as the keywords of gitleaks), which are separated
     by `|`, without capitals, and have a `0` for each of their numbers; or if its shape matches. A
     match goes at most `over` characters over the end of its line. Of a match with named groups
     these go, as `host`, `user` or `path` where that is their name and else as the rule's kind; of
-    any other match all. `is_private` is given a value and the match that it is part of; `trailing`
-    is punctuation that is no part of a value.
+    any other match all. `trailing` is punctuation that is no part of a value.
     """
 
     def __init__(
@@ -159,7 +156,7 @@ def without_capitals(shape: str) -> str:
 
 
 def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
-    """Findings in order, without overlap, and never touching a placeholder."""
+    """In order, and never touching a placeholder."""
     merged: list[SecretSpan] = []
     for finding in sorted(findings, key=_order):
         last = merged[-1] if merged else None
@@ -168,8 +165,6 @@ def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpa
         elif finding.start < finding.end:
             merged.append(finding)
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]
-    if not taken:
-        return merged
     return [part for finding in merged for part in _outside(finding, taken, text)]
 
 
@@ -203,7 +198,7 @@ def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> It
 
 
 class Placeholders:
-    """Numbers values in the order they are first met. They are never written."""
+    """Numbers values in the order they are first met."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[Kind, str], str] = {}
@@ -217,7 +212,7 @@ class Placeholders:
         return given
 
     def step_over(self, text: str) -> None:
-        """Text scrubbed earlier keeps its placeholders; their numbers are not given again."""
+        """Numbers of placeholders that a text has already are not given again."""
         for kind, number in PLACEHOLDER.findall(text):
             self._last[Kind(kind)] = max(self._last.get(Kind(kind), 0), int(number))
 

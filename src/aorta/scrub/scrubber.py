@@ -1,10 +1,9 @@
 """The scrubber: text in, text without secrets and identities out, and a note of every place that
 changed.
 
-It works in two steps. *Learning* reads everything that will leave, and remembers each secret and
-name it finds; *scrubbing* then takes out what it found there and what it remembers, so that a token
-announced in one file is also gone from another where it stands alone. Every detector looks at every
-text, once. It knows nothing of files, bundles or verbs.
+*Learning* reads all that will leave, and remembers each secret and name it finds; *scrubbing*
+then takes out what it found there and what it remembers, so that a token announced in one file is
+also gone from another where it stands alone.
 """
 
 import re
@@ -44,7 +43,7 @@ _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
 
 @dataclass(frozen=True)
 class Identity:
-    """Who and where this site is, as far as the caller knows. None of it may leave."""
+    """Who and where this site is."""
 
     users: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -53,7 +52,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Rules:
-    """What to take out. `detect=False` leaves only the user's own patterns."""
+    """What to take out; `detect=False`: only the user's own patterns."""
 
     patterns: tuple[str, ...] = ()
     values: tuple[str, ...] = ()  # secrets that are known already
@@ -80,9 +79,7 @@ class Scrubbed:
     def of(
         cls, text: str, taken: Iterable[tuple[SecretSpan, str]], where: str = "", line: int = 1
     ) -> "Scrubbed":
-        """The text with each of these stretches, which are in order, replaced. It begins at this
-        line of its file, or is what stands at `where` in a document.
-        """
+        """The text, which begins at this line of its file, with these stretches replaced."""
         parts: list[str] = []
         spans: list[Replacement] = []
         at = 0
@@ -96,7 +93,7 @@ class Scrubbed:
 
 
 class _Found(NamedTuple):
-    """What the detectors see in one text. Values that are known are no part of it."""
+    """What the detectors see in one text."""
 
     findings: list[SecretSpan]
     encoded: list[tuple[int, int, str, "_Found"]]  # stretches, what each says, and what is in that
@@ -108,7 +105,7 @@ class _Found(NamedTuple):
 
 
 class Scrubber:
-    """One scrubber serves one bundle: the same value has the same placeholder in all of it."""
+    """The same value has the same placeholder in all that one scrubber is given."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
@@ -133,9 +130,7 @@ class Scrubber:
                 self._known.add(Kind.PATH, root)
 
     def learn(self, text: str, *, code: bool = False) -> None:
-        """Remember what is found here, so that it is known everywhere. `code`: a Python program,
-        in which a value without quotes is an expression.
-        """
+        """Remember what is found here. `code`: a value without quotes is an expression."""
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
@@ -229,9 +224,7 @@ class Scrubber:
 
 
 def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[SecretSpan]:
-    """Without hosts, users and addresses that are names in a Python program: `logging.INFO` and
-    `host = socket.gethostname()` name no machine. Those in its strings and comments stay.
-    """
+    """Without hosts, users and addresses that are names in a Python program."""
     written = [match.span() for match in _STRING_OR_COMMENT.finditer(text)]
     for one in findings:
         at = bisect_right(written, (one.start, len(text))) - 1
@@ -242,6 +235,4 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
 
 def _without_colours(text: str) -> str:
     """With spaces where a terminal reads a command."""
-    if "\x1b" not in text:
-        return text
     return TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
