@@ -124,9 +124,6 @@ def read_manifest(data: bytes) -> Manifest:
         raise BundleError(f"{wrong}") from None
 
 
-# Reading
-# -------------------------------------------------------------------------------------------------
-
 DEFAULT_MAX_BYTES = 4 * 2**30
 _CHUNK = 2**20
 # Since Python 3.11.4; what it refuses is in no manifest either.

@@ -171,14 +171,10 @@ class _Packing:
 
     def __init__(self, source: RunSource, files: FileScrubber, spool: IO[bytes]) -> None:
         self.source = source
-        self.files = files
+        self.files, self.scrubber = files, files.scrubber
         self.spool = spool
         self._binary: set[str] = set()
         self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
-
-    @property
-    def scrubber(self) -> Scrubber:
-        return self.files.scrubber
 
     def learn(self, members: Sequence[Member], left_out: Sequence[str], allow_binary: bool) -> None:
         """First reading of every file. All that cannot be scrubbed is named at once."""
@@ -194,7 +190,7 @@ class _Packing:
                 self._binary.add(member.path)
         if self._binary and not allow_binary:
             what = "is not text and cannot be scrubbed; let it leave as it is with --allow-binary"
-            _refuse([f"{path}: {what}" for path in sorted(self._binary)], self.source)
+            _refuse([f"{min(self._binary)} (1 of {len(self._binary)}): {what}"], self.source)
 
     def add(self, member: Member) -> PackedFile:
         account, content = Account(), hashlib.sha256()
@@ -244,9 +240,6 @@ def _refuse(problems: Sequence[str], source: RunSource) -> None:
     if problems:
         raise RefusedError(problems, where=str(source.root))
 
-
-# The archive
-# -------------------------------------------------------------------------------------------------
 
 UNKNOWN = (
     "names of models, projects, customers and data sets that look like ordinary words",

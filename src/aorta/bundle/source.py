@@ -93,7 +93,7 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
 
 def _checked_ticket(ticket: str) -> str:
     if len(ticket) > MAX_TICKET or not ticket.isprintable():
-        raise UsageError(f"the ticket must be one line of at most {MAX_TICKET}; give --ticket")
+        raise UsageError(f"the ticket is no line of at most {MAX_TICKET}; give one with --ticket")
     return ticket
 
 

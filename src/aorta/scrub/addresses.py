@@ -21,9 +21,6 @@ from aorta.scrub.vocabulary import (
 LOOKED_FOR = "IPv4, IPv6, MAC and e-mail addresses, host names in log prefixes, user names"
 
 
-# Which of what looks like an address or a name is one
-# -------------------------------------------------------------------------------------------------
-
 _VERSIONED = words(
     "version nvidia cuda cudnn cublas nccl rccl rocm hip driver toolkit firmware torch triton"
 )
@@ -128,9 +125,6 @@ def _is_private_domain(name: str, _match: re.Match[str]) -> bool:
     return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])
 
 
-# Where addresses and names stand
-# -------------------------------------------------------------------------------------------------
-
 _named = partial(Rule, kind=Kind.HOST, is_private=_is_named)
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 # `[rank0]: ` begins every other line of a log: a prefilter alone, `_is_before_lines` decides.
@@ -204,9 +198,8 @@ _RULES = (
         kind=Kind.HOST,
     ),
     _named(
-        r"^(?P<host>[A-Za-z][\w.\-]*) \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b"
-        r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]"
-        r"|^(?P<of_recap>[A-Za-z][\w.\-]*)\s+: ok=[0-9]+ +changed=",
+        r"^(?P<host>[A-Za-z][\w.\-]*)(?: \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b|\s+: ok=[0-9])"
+        r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]",
         shape=r"\A(?:[A-Za-z][\w.\-]* \| [A-Z]|[a-z]+: \[[A-Za-z]|[A-Za-z][\w.\-]*\s+: ok=0)",
         flags=re.MULTILINE,
     ),
@@ -224,35 +217,30 @@ _RULES = (
         r"(?P<host>[A-Za-z][\w\-]*[\d\[][\w\-\[\],]*):",
         "srun: error|slurmstepd: error|salloc: error|sbatch: error|clush|pdsh",
     ),
-    _named(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
-    _named(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
+    _named(
+        r"\b(?:STEP|JOB) \S+ ON (?P<host>(?=\S*[0-9])[\w\-\[\],]+)"
+        r"|\b(?:remote )?peer (?P<peer>[A-Za-z][\w.\-]*)(?:<|&lt;)",
+        " on |peer ",
+    ),
     _named(
         r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|"
         r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?[0-9]{5}\)))[\"']?, ?[0-9]{4,5}\)",
         ", 0)|,0)",
     ),
     _named(
-        r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|"
-        r"username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
-        r"(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
+        r"\b(?:(?:SUDO_|SLURM_JOB_)?USER|LOGNAME|USERNAME|username)[\"']?\s{0,2}[=:][ \t]{0,2}"
+        r"[\"']?(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
         "user|logname",
     ),
     _named(
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
     ),
     _named(
-        r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|"
-        r"master_addr|"
-        r"SLURMD_NODENAME|\w*NODELIST|rdzv_endpoint|rdzv-endpoint|rdzv_host|Local host|Node)"
+        r"\b(?i:(?:local )?host(?: ?name)?|node(?:_?name)?|master_addr|slurmd_nodename|\w*nodelist|"
+        r"rdzv[_\-]endpoint|rdzv_host)"
         r"[\"']?\s{0,2}[=:]\s{0,24}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)"
         r"(?![\w.\-\[\],(])",
         "host|node|master_addr|rdzv",
-    ),
-    _named(
-        r"^-{8,}\n(?P<host>[A-Za-z][\w.\-]*[\d\[][\w.\-\[\],]*)\n-{8,}$",
-        shape=r"\A-{8,}\Z",
-        flags=re.MULTILINE,
-        over=400,
     ),
     Rule(
         rf"(?<![\w.\-/@])(?:{_LABEL}\.){{1,8}}(?i:{_DOMAINS}){_END}",

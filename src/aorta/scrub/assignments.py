@@ -30,9 +30,6 @@ from aorta.scrub.vocabulary import (
 
 LOOKED_FOR = "values of names that announce a secret: token, password, pass, pwd, secret, key, ..."
 
-# Names and joins
-# -------------------------------------------------------------------------------------------------
-
 
 class Join(Enum):
     """What stands between a name and its value, the surest first."""
@@ -141,22 +138,6 @@ class _Place:
         """Of a URL's query or a connection string."""
         return self.before[-1:] in ("?", "&", ";")
 
-    @property
-    def in_string(self) -> bool:
-        return self.before.count('"') % 2 == 1 or self.before.count("'") % 2 == 1
-
-    @property
-    def quote(self) -> str:
-        """Around the name and its value together: `'NAME=value'`."""
-        around = self.text[self.begin - 1 : self.begin]
-        return around if not self.closed and around in ("'", '"', "`") else ""
-
-    @property
-    def may_be_many_words(self) -> bool:
-        is_spaced = self.gap[:1].isspace() and self.gap[-1:].isspace()
-        is_one = self.join not in (Join.ASSIGNED, Join.LABELLED) or self.in_list
-        return names_a_password(self.name) and not is_one and (is_spaced or ":" in self.gap)
-
 
 def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]:
     """`quoted_only`: for source code."""
@@ -239,9 +220,6 @@ def _place(text: str, name: re.Match[str]) -> _Place | None:
         text, name[0].lstrip("-"), begin, match.end(), join, match["closed"], match["join"]
     )
 
-
-# Values
-# -------------------------------------------------------------------------------------------------
 
 _BLOCK = re.compile(r"(?P<is_block>[|>])[+\-]?\d?[+\-]?[ \t]*(?:#[^\n]*)?\r?\n")
 _NOTHING_MORE = re.compile(r"[ \t]*(?:#[^\n]*)?\r?\n")
@@ -368,7 +346,8 @@ def _unquoted(
     is_code = _CODE.match(found.value) is not None and not is_dense(found.value)
     if place.is_flag or place.in_list or not is_code:
         # In source code a word is an expression, unless it is part of a longer string.
-        in_string = place.in_string and _NO_EXPRESSION.fullmatch(found.value)
+        is_open = any(place.before.count(quote) % 2 for quote in ("'", '"'))
+        in_string = is_open and _NO_EXPRESSION.fullmatch(found.value)
         if not quoted_only or place.in_list or in_string:
             yield _with_more_words(place, found) if surely else found
         return
@@ -421,11 +400,14 @@ def _with_more_words(place: _Place, found: SecretSpan) -> SecretSpan:
     if place.in_list:
         more = _WORDS_IN_LIST.match(text, found.end)
         return _span(text, found.start, more.end()) if more else found
-    if place.quote and place.join is not Join.BESIDE:
-        end = text.find(place.quote, found.end, found.end + 4096)
+    around, gap = place.before[-1:], place.gap
+    if not place.closed and around in ("'", '"', "`") and place.join is not Join.BESIDE:
+        end = text.find(around, found.end, found.end + 4096)
         if end > found.end and "\n" not in text[found.end : end]:
             return _span(text, found.start, end)
-    if place.may_be_many_words and is_secret_value(place.name, found.value):
+    is_spaced = (gap[:1] + gap[-1:]).isspace() or ":" in gap
+    is_key = place.join in (Join.ASSIGNED, Join.LABELLED) and names_a_password(place.name)
+    if is_key and is_spaced and is_secret_value(place.name, found.value):
         more = (_REST_OF_LINE if place.at_key else _WORDS_MORE).match(text, found.end)
         return _span(text, found.start, more.end()) if more else found
     return found

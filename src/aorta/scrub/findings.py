@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 _ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
@@ -102,8 +103,7 @@ class SecretSpan(NamedTuple):
 class Rule:
     """A pattern whose matches may not leave.
 
-    A line is searched if it has one of the hints (as the keywords of gitleaks), which are separated
-    by `|`, without capitals, and have a `0` for each of their numbers; or if its shape matches. A
+    A line is searched if its shape has one of the hints, as the keywords of gitleaks, or matches. A
     match goes at most `over` characters over the end of its line. Of a match with named groups
     these go, as `host`, `user` or `path` where that is their name and else as the rule's kind; of
     any other match all. `trailing` is punctuation that is no part of a value.
@@ -188,13 +188,10 @@ def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> It
     last = bisect_left(taken, (finding.end, 0))
     inside = [span for span in taken[first:last] if span[1] > finding.start]
     if not inside:
-        yield finding
-        return
-    at = finding.start
-    for start, end in [*inside, (finding.end, finding.end)]:
-        if at < start:
-            yield SecretSpan(at, start, finding.kind, text[at:start])
-        at = max(at, end)
+        return [finding]
+    edges = [finding.start, *chain.from_iterable(inside), finding.end]
+    parts = zip(edges[::2], edges[1::2], strict=True)
+    return [SecretSpan(at, end, finding.kind, text[at:end]) for at, end in parts if at < end]
 
 
 class Placeholders:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from aorta.scrub.findings import Kind, Rule, SecretSpan, as_looked_at
+from aorta.scrub.findings import Kind, SecretSpan, as_looked_at
 from aorta.scrub.vocabulary import words
 
 LOOKED_FOR = "keys of some ninety services by their shape, JSON web tokens, private keys"
@@ -97,30 +97,12 @@ _MAY_BE_KEY = re.compile(
 )
 
 
-def _is_whole_without_break(value: str, _match: re.Match[str]) -> bool:
-    """A key that is one only together with what stands on the next line."""
-    first, *rest = re.split(r"\\?\s+", value)
-    return not _BY_SHAPE.search(first) and _BY_SHAPE.fullmatch(first + "".join(rest)) is not None
-
-
-_BROKEN = Rule(
-    rf"(?<![A-Za-z0-9])(?P<value>(?:{'|'.join(map(re.escape, sorted(_PREFIXES)))})[\w\-.]{{0,200}}"
-    r"\\?\r?\n[ \t]*[\w\-.]{4,400})",
-    re.sub("[0-9]+", "0", "|".join(sorted(_PREFIXES)).lower()),
-    flags=re.ASCII,
-    over=480,
-    is_private=_is_whole_without_break,
-)
-
-
 def known_keys_in(text: str) -> Iterator[SecretSpan]:
-    looked_at = as_looked_at(text)
-    for first, last in looked_at.lines_like(_may_hold_key):
+    for first, last in as_looked_at(text).lines_like(_may_hold_key):
         for match in _TOKEN.finditer(text, first, last):
             for start, end in _keys_of(match.group()):
                 begin = match.start() + start
                 yield SecretSpan(begin, match.start() + end, Kind.CREDENTIAL, match[0][start:end])
-    yield from _BROKEN.found_in(looked_at)
     if "PRIVATE KEY" in text or "PuTTY-User-Key" in text:
         for match in _PRIVATE_KEY.finditer(text):
             yield SecretSpan(match.start(), match.end(), Kind.CREDENTIAL, match.group())

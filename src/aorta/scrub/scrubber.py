@@ -112,7 +112,6 @@ class Scrubber:
         self._patterns = compiled(self.rules.patterns)
         self._keep = frozenset(self.rules.keep)
         self._known = KnownValues()
-        self._names: set[str] = set()
         self._placeholders = Placeholders()
         self._learnt: dict[tuple[int, int, bool], _Found] = {}
         self._room = _MOST_KEPT
@@ -147,16 +146,10 @@ class Scrubber:
             self._learnt[hash(text), len(text), code] = found
 
     def remember(self, kind: Kind, value: str) -> None:
-        if value in self._keep or (kind in _MISTAKEN and value in self._names):
+        if value in self._keep:
             return
         if kind not in _FOUND_BY_SHAPE and (kind is not Kind.PATH or " " in value):
             self._known.add(kind, value)
-
-    def learn_name(self, value: str) -> None:
-        """A name that we gave: in our texts it is no host, user or address."""
-        identity = self.rules.identity
-        if value not in identity.users and value not in identity.hosts:
-            self._names.add(value)
 
     def name(self, value: str, *, where: str) -> Scrubbed:
         """A name that we gave: only the user's patterns, known secrets and keys by shape go."""
@@ -214,13 +207,10 @@ class Scrubber:
                 first = gone[0]
                 is_all = first.end - first.start == len(said)
                 yield SecretSpan(start, end, first.kind, first.value if is_all else said)
-        yield from filter(self._may_go, found.findings)
-        yield from filter(self._may_go, self._known.found_in(plain))
+        for one in (*found.findings, *self._known.found_in(plain)):
+            if one.value not in self._keep:
+                yield one
         yield from patterns_in(plain, self._patterns)
-
-    def _may_go(self, finding: SecretSpan) -> bool:
-        is_ours = finding.kind in _MISTAKEN and finding.value in self._names
-        return finding.value not in self._keep and not is_ours
 
 
 def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[SecretSpan]:

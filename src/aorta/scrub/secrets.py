@@ -1,13 +1,8 @@
-"""What gives a secret away: its own shape, the name it stands behind, or what is done with it. One
-set of rules for every package.
+"""What gives a secret away: its own shape, the name it stands behind, or what is done with it.
+Standard library only: a snapshot is also taken inside containers.
 
-The scrubber takes secrets out of what ships; a snapshot never lets them in. Imports the standard
-library alone, because the snapshot is also taken inside containers.
-
-Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends,
-sees only the first line of a private key, and knows no credential of the machine-learning world
-(see `benchmarks/scrubbing.py`, which counts both on one corpus). It is used in the tests as the
-second opinion.
+Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends. It
+is the second opinion of the tests.
 """
 
 import re

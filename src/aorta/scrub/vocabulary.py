@@ -11,9 +11,6 @@ def words(text: str, separator: str | None = None) -> frozenset[str]:
     return frozenset(text.split(separator))
 
 
-# Names of values
-# -------------------------------------------------------------------------------------------------
-
 ALWAYS_SECRET = words(
     "secret secrets credential credentials apikey authtoken accesskey secretkey privatekey token "
     "bearer authorization cookie cookies dsn netrc mysqlpwd dbpwd creds psk masterauth authtok "
@@ -89,8 +86,6 @@ HOST_NAMES = words(
 )
 USER_NAMES = words("user username user_name logname sudo_user slurm_job_user login")
 
-# Machines and people
-# ---------------------------------------------------------------------------------------------
 
 ONLY_DOMAINS = words("com org edu gov mil corp lan intra localdomain biz info")
 DOMAINS_AND_CODE = words("internal local cluster")
@@ -126,8 +121,6 @@ INDEXED_WORDS = words(
 )
 """`rank-12: ` in front of a line is none."""
 
-# Paths
-# -------------------------------------------------------------------------------------------------
 
 PRIVATE_ROOTS = words(
     "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp "
@@ -140,8 +133,6 @@ PUBLIC_PACKAGES = words(
     "hydra omegaconf setuptools pip"
 )
 
-# Fields of our own documents
-# -------------------------------------------------------------------------------------------------
 
 NAMES = words(
     "schema schema_version aorta_version status state verb version outcome outcomes verdict "
