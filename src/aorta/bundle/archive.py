@@ -114,16 +114,6 @@ class Manifest(StrictModel):
         return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def read_manifest(data: bytes) -> Manifest:
-    """The manifest of somebody else's archive, or one line saying that it is none."""
-    try:
-        return validated(Manifest, json.loads(data), file=MANIFEST)
-    except (ValueError, RecursionError):
-        raise BundleError(f"{MANIFEST} is not valid JSON") from None
-    except SpecError as wrong:
-        raise BundleError(f"{wrong}") from None
-
-
 DEFAULT_MAX_BYTES = 4 * 2**30
 _CHUNK = 2**20
 # Since Python 3.11.4; what it refuses is in no manifest either.
@@ -237,7 +227,10 @@ def _contents(tar: tarfile.TarFile, max_bytes: int, folder: Path | None) -> tupl
     if first.size > MAX_MANIFEST_BYTES:
         raise BundleError(f"its {MANIFEST} is too large")
     raw = _content(tar, first).read()
-    manifest = read_manifest(raw)
+    try:
+        manifest = validated(Manifest, json.loads(raw), file=MANIFEST)
+    except (ValueError, RecursionError, SpecError):
+        raise BundleError(f"its {MANIFEST} is not valid") from None
     if folder is not None:
         (folder / top).mkdir()
         (folder / top / MANIFEST).write_bytes(raw)

@@ -99,7 +99,7 @@ class Prepared:
 
     source: RunSource
     ticket: str
-    files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
+    files: tuple[PackedFile, ...]  # without SHIP.md
     left_out: tuple[str, ...]
     own_ship: str  # what the run says of what it shares
     spool: IO[bytes]
@@ -258,16 +258,12 @@ def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> P
     try:
         output.mkdir(parents=True, exist_ok=True)
         path = _free_path(output, prepared.name)
-        with tempfile.NamedTemporaryFile(dir=output, prefix=".packing-", delete=False) as file:
-            try:
-                _write_archive(prepared, {MANIFEST: manifest, SHIP: ship}, file.file)
-                file.flush()
+        with tempfile.TemporaryDirectory(dir=output, prefix=".packing-") as scratch:
+            draft = Path(scratch) / path.name
+            with draft.open("wb") as file:
+                _write_archive(prepared, {MANIFEST: manifest, SHIP: ship}, file)
                 os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                Path(file.name).rename(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            draft.rename(path)
     except OSError as wrong:
         raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(output)) from None
     return path

@@ -52,11 +52,15 @@ def _says_something(text: str) -> bool:
     groups = [group for group in text.split(":") if group]
     if len(groups) < 3 and not re.match(r"[23fF][0-9A-Fa-f]{3}:", text):
         return False
+    address = _address(text)
+    return address is not None and not (address.is_loopback or address.is_unspecified)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        address = ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return not (address.is_loopback or address.is_unspecified)
+        return None
 
 
 def _is_named(value: str, match: re.Match[str]) -> bool:
@@ -75,7 +79,7 @@ def _is_at_private_host(_value: str, match: re.Match[str]) -> bool:
 @lru_cache(maxsize=4096)
 def _names_somebody(name: str) -> bool:
     is_code = name.startswith(("self.", "cls."))
-    return not (is_code or is_generic(name) or is_public_domain(name) or _is_ip(name))
+    return not (is_code or is_generic(name) or is_public_domain(name) or _address(name))
 
 
 def is_generic(name: str) -> bool:
@@ -88,14 +92,6 @@ def is_public_domain(host: str) -> bool:
     while name and name not in PUBLIC_DOMAINS:
         name = name.partition(".")[2]
     return bool(name)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 @lru_cache(maxsize=4096)
@@ -179,7 +175,6 @@ _RULES = (
         r"(?<![\w.\-])(?P<host>[A-Za-z][\w.\-]++):[0-9]+:[0-9]+ \[[0-9]+\] [NR]CCL[^\n]*",
         "0:0 [0] nccl|0:0 [0] rccl",
     ),
-    _named(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b", "]:0"),
     # Open MPI puts the machine and the process in front of a line, Ansible the machine.
     Rule(
         rf"\[(?P<host>{_MACHINE})(?:\.[\w.\-]+)?:[0-9]{{3,}}(?::[0-9]+)*\] ",
@@ -219,13 +214,11 @@ _RULES = (
     ),
     _named(
         r"\b(?:STEP|JOB) \S+ ON (?P<host>(?=\S*[0-9])[\w\-\[\],]+)"
-        r"|\b(?:remote )?peer (?P<peer>[A-Za-z][\w.\-]*)(?:<|&lt;)",
-        " on |peer ",
-    ),
-    _named(
-        r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|"
+        r"|\b(?:remote )?peer (?P<peer>[A-Za-z][\w.\-]*)(?:<|&lt;)"
+        r"|\[(?P<in_brackets>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b"
+        r"|\([\"']?(?P<with_port>[A-Za-z][\w.]*-[\w.\-]*|"
         r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?[0-9]{5}\)))[\"']?, ?[0-9]{4,5}\)",
-        ", 0)|,0)",
+        " on |peer |]:0|, 0)|,0)",
     ),
     _named(
         r"\b(?:(?:SUDO_|SLURM_JOB_)?USER|LOGNAME|USERNAME|username)[\"']?\s{0,2}[=:][ \t]{0,2}"

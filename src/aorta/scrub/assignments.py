@@ -1,10 +1,7 @@
-"""Values behind a name that announces a secret: `HF_TOKEN=...`, `"clientSecret": "..."`,
-`--password ...`, `db_password: >-`, `<password>...</password>`, `- name: API_KEY` and its `value:`,
-"the password for alice is ...".
-
-One grammar for YAML, TOML, JSON, INI, shell, Python, XML, command lines, tables and sentences: a
-name, a join and a value. The join says how surely a value follows; `vocabulary` says which names
-announce a secret and which values are ordinary. Standard library only, as `known_keys`.
+"""Values behind a name that announces a secret, by one grammar for YAML, TOML, JSON, INI, shell,
+Python, XML, command lines, tables and sentences: a name, a join and a value. The join says how
+surely a value follows; `vocabulary` says which names announce a secret and which values are
+ordinary. Standard library only, as `known_keys`.
 """
 
 import re

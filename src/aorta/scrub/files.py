@@ -283,7 +283,8 @@ class _Walk:
 
     def _string(self, value: str, path: Path, named: str | None) -> str:
         kind = self._kind(named, value)
-        if kind and not PLACEHOLDER.fullmatch(value) and not self.scrubber.is_kept(value):
+        is_kept = value in self.scrubber.rules.keep or PLACEHOLDER.fullmatch(value)
+        if kind and not is_kept:
             return self._whole(value, kind, path)
         text = self._text(value, path)
         return as_plain_word(text) if path and path[-1] in _RUN_BY_A_SHELL else text

@@ -69,23 +69,10 @@ class Kind(StrEnum):
     USER = "USER"
 
 
-GROUPS: dict[Kind, str] = {
-    Kind.CREDENTIAL: "secrets",
-    Kind.TEXT: "patterns",
-    Kind.PATH: "paths",
-    Kind.EMAIL: "addresses",
-    Kind.IPV4: "addresses",
-    Kind.IPV6: "addresses",
-    Kind.MAC: "addresses",
-    Kind.HOST: "addresses",
-    Kind.USER: "names",
-}
+_NO_ADDRESSES = {"SECRET": "secrets", "TEXT": "patterns", "PATH": "paths", "USER": "names"}
+GROUPS: dict[Kind, str] = {kind: _NO_ADDRESSES.get(kind, "addresses") for kind in Kind}
 
-_KIND_OF_GROUP: Mapping[int | str, Kind] = {
-    "host": Kind.HOST,
-    "user": Kind.USER,
-    "path": Kind.PATH,
-}
+_KIND_OF_GROUP: Mapping[int | str, Kind] = {kind.lower(): kind for kind in Kind}
 
 PLACEHOLDER = re.compile(rf"<({'|'.join(Kind)}):([1-9]\d*)>")
 _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
@@ -158,7 +145,7 @@ def without_capitals(shape: str) -> str:
 def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
     """In order, and never touching a placeholder."""
     merged: list[SecretSpan] = []
-    for finding in sorted(findings, key=_order):
+    for finding in sorted(findings, key=lambda one: (one.start, -one.end, _STRENGTH[one.kind])):
         last = merged[-1] if merged else None
         if last is not None and finding.start < last.end:
             merged[-1] = _union(last, finding, text)
@@ -168,19 +155,12 @@ def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpa
     return [part for finding in merged for part in _outside(finding, taken, text)]
 
 
-def _order(finding: SecretSpan) -> tuple[int, int, int]:
-    start, end, kind, _ = finding
-    return start, -end, _STRENGTH[kind]
-
-
 def _union(first: SecretSpan, second: SecretSpan, text: str) -> SecretSpan:
-    if second.end <= first.end and _STRENGTH[first.kind] <= _STRENGTH[second.kind]:
-        return first
-    kind = min(first.kind, second.kind, key=_STRENGTH.__getitem__)
-    if (second.start, second.end) == (first.start, first.end):
-        return first if kind is first.kind else second
+    strongest = min(first, second, key=lambda one: _STRENGTH[one.kind])
     end = max(first.end, second.end)
-    return SecretSpan(first.start, end, kind, text[first.start : end])
+    if (strongest.start, strongest.end) == (first.start, end):
+        return strongest
+    return SecretSpan(first.start, end, strongest.kind, text[first.start : end])
 
 
 def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> Iterable[SecretSpan]:

@@ -25,11 +25,7 @@ _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
 
 
 def _raw(text: str) -> bytes:
-    """Also of bytes that are no UTF-8, and of half a pair that a JSON document names."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
 
 
 SPELLINGS: tuple[Callable[[str], str], ...] = (
@@ -114,10 +110,7 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(expression)
     except re.error as wrong:
-        raise UsageError(
-            f"scrub pattern {shown!r} is not a regular expression: {wrong}; "
-            "leave out `re:` to look for the text itself"
-        ) from None
+        raise UsageError(f"scrub pattern {shown!r} is no regular expression: {wrong}") from None
     if pattern.match(""):
         raise UsageError(f"scrub pattern {shown!r} matches nothing at all; make it match some text")
     return pattern
@@ -184,7 +177,7 @@ class KnownValues:
 
 def _without_capitals(text: str) -> str:
     """Of ASCII, with every character where it was."""
-    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    return _raw(text).lower().decode("utf-8", "surrogatepass")
 
 
 def _in_bytes(value: str) -> Iterator[str]:

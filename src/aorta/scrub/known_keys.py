@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from string import ascii_letters, digits
 
 from aorta.scrub.findings import Kind, SecretSpan, as_looked_at
 from aorta.scrub.vocabulary import words
@@ -70,11 +71,7 @@ _SHORTEST_DRAWN = 20
 _RUN = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]{{{_SHORTEST_DRAWN},}}(?![A-Za-z0-9])")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z0-9]+")
 _AROUND_LEFT, _AROUND_RIGHT = re.compile(r"[A-Za-z0-9_\-+]*\Z"), re.compile(r"[A-Za-z0-9_\-+/=]*")
-_KIND_OF_CHARACTER = str.maketrans(
-    dict.fromkeys(map(ord, "abcdefghijklmnopqrstuvwxyz"), "a")
-    | dict.fromkeys(map(ord, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"), "A")
-    | dict.fromkeys(map(ord, "0123456789"), "0")
-)
+_KIND_OF_CHARACTER = str.maketrans(ascii_letters + digits, "a" * 26 + "A" * 26 + "0" * 10)
 _WRITTEN_WORD = re.compile(r"[A-Z][a-z]{2,}|[a-z]{4,}")
 _OF_WORDS = 0.6  # of a class's name; 2 in 100 drawn keys of 24 characters have as much
 _MIXED = 0.45  # of the steps from one character to the next change its kind; 0.62 if drawn by lot
@@ -122,11 +119,10 @@ def _keys_of(token: str) -> tuple[tuple[int, int], ...]:
         if any(start <= run.start() < end for start, end in found):
             continue
         left = _AROUND_LEFT.search(token, max(0, run.start() - 64), run.start())
-        start = left.start() if left else run.start()
         right = _AROUND_RIGHT.match(token, run.end())
-        end = right.end() if right else run.end()
+        start = left.start() if left else run.start()
         if is_drawn(run.group()) and not token.startswith("_Z", start):
-            found.append((start, end))
+            found.append((start, right.end() if right else run.end()))
     return tuple(found)
 
 

@@ -95,19 +95,14 @@ _RULES = (
         "assword|assphrase|asscode",
         over=200,
     ),
-    # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports, and
-    # Samba's `-U USER%PASSWORD`.
+    # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports.
     _login(
         r"\s-[uU][= ]?\s*[\w.@\\\-]+\s+-[pP]\s*[\"']?"
         r"(?P<value>(?![\d:.]+(?:\s|/|\Z)|[\-/])[^\s\"']+)"
         r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)"
-        r"|\s-u\s*[\w.@\-]+,(?P<after_comma>(?=\S*[0-9])[^\s\"']+)",
-        "-u",
-    ),
-    # The next line of a long command of curl.
-    _login(
-        r"^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
-        r"(?P<value>[0-9]*[^\s\"'0-9][^\s\"']*)",
+        r"|\s-u\s*[\w.@\-]+,(?P<after_comma>(?=\S*[0-9])[^\s\"']+)"
+        r"|^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
+        r"(?P<after_colon>[0-9]*[^\s\"'0-9][^\s\"']*)",
         "-u",
         flags=re.MULTILINE,
     ),

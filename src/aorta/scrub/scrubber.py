@@ -182,9 +182,6 @@ class Scrubber:
         """A path inside the bundle, every part scrubbed, in characters any system takes."""
         return "/".join(as_plain_word(self.text(part).text) for part in name.split("/"))
 
-    def is_kept(self, value: str) -> bool:
-        return value in self._keep
-
     def _look(self, text: str, code: bool = False, layers: int = _LAYERS) -> _Found:
         """Every detector once; then again on what stretches of the text say when decoded."""
         plain = as_looked_at(_without_colours(text))

@@ -77,8 +77,6 @@ def safe_value(name: str, value: str) -> str:
     """The value of a variable as it may be recorded. What looks like a key is one."""
     if announces_secret(name) or may_announce_secret(name):
         return REDACTED
-    return _UNBROKEN.sub(_without_key, without_secrets(value))
-
-
-def _without_key(found: re.Match[str]) -> str:
-    return REDACTED if is_dense(found[0]) else found[0]
+    return _UNBROKEN.sub(
+        lambda found: REDACTED if is_dense(found[0]) else found[0], without_secrets(value)
+    )

@@ -17,7 +17,6 @@ ALWAYS_SECRET = words(
     "mnemonic passkey"
 )
 ALL_BELOW_IS_SECRET = words("stringData string_data")
-"""Whatever the keys in it are called: a Kubernetes secret."""
 ALSO_ENGLISH = words("token secret cookie bearer credentials pass pw")
 """`unexpected token: foo` is a message, `token=foo` is not."""
 PASSWORD_ELSEWHERE = tuple(
@@ -26,7 +25,6 @@ PASSWORD_ELSEWHERE = tuple(
         "пароль 密码 密碼 口令 パスワード 비밀번호"
     )
 )
-"""In other languages."""
 NAMES_OF_TWO_WORDS = words(
     "api key,access key,private key,secret key,account key,shared key,signing key,encryption "
     "key,client key,license key,product key,recovery key,unseal key,master key,"
@@ -79,14 +77,11 @@ TECHNICAL = words(
     "argon2i argon2id aes128 aes256 rsa2048 rsa4096 bcrypt2 http1 http2 x509 pkcs8 pkcs12 hs256 "
     "rs256 es256 ipv4 ipv6 krb5 1password python3 kerberos5 smb2 smb3 tls12 tls13"
 )
-"""Words with a digit that a sentence about passwords has."""
 HOST_NAMES = words(
     "host hostname host_name node nodes nodename node_name nodelist node_list hosts master_addr "
     "slurmd_nodename slurm_nodelist slurm_job_nodelist slurm_submit_host rdzv_host head_node agent"
 )
 USER_NAMES = words("user username user_name logname sudo_user slurm_job_user login")
-
-
 ONLY_DOMAINS = words("com org edu gov mil corp lan intra localdomain biz info")
 DOMAINS_AND_CODE = words("internal local cluster")
 DOMAINS_WITH_A_DASH = words(
@@ -108,8 +103,6 @@ NOBODY = words(
     "public shared git daemon bin sys www-data ec2-user vagrant slurm ray rank leader agent all "
     "any self true false gpu cpu cuda rocm linux python aorta torch"
 )
-"""Too common to be anybody's name: hiding these would only make the text unreadable."""
-
 HOST_WORDS = words("node nid dgx hgx host srv server compute cn hpc login ln rack")
 """`node042: ` in front of a line is a machine."""
 INDEXED_WORDS = words(
@@ -120,8 +113,6 @@ INDEXED_WORDS = words(
     "issue bug rfc pep gh pr cve"
 )
 """`rank-12: ` in front of a line is none."""
-
-
 PRIVATE_ROOTS = words(
     "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp "
     "var srv datasets shared fsx efs beegfs ceph weka vast export net cluster opt"
@@ -132,8 +123,6 @@ PUBLIC_PACKAGES = words(
     "tensorflow keras pandas pydantic click aorta megatron peft safetensors huggingface_hub wandb "
     "hydra omegaconf setuptools pip"
 )
-
-
 NAMES = words(
     "schema schema_version aorta_version status state verb version outcome outcomes verdict "
     "purpose kind type class action rule decided_by fingerprint env_fingerprint package commit "
@@ -144,27 +133,19 @@ NAMES = words(
     "driver_version source_package"
 )
 """Kept where they hold a text or a list of texts."""
-
 KEPT_TREES = words(
     "oracle gate packages other_packages versions histories commits rates metric metrics cpu cuda "
     "rocm devices gpus significance good bad last_good first_bad tally interval cascade initial "
     "final floor choices"
 )
-"""Kept with everything below: culprits, versions, metrics, oracles and values of axes can never
-change.
-"""
-
+"""Kept with everything below."""
 SEARCHED_TREES = words(
     "reproduce env_vars resolved_env_vars extra_env variables config workload_config command "
     "failure_details evidence failure_hints containers sides guilty nodes"
 )
 """Whatever their fields are called, somebody else wrote what is in them."""
-
 PATHS = words("file path cwd run_dir output_dir directory error_file log_paths remote url build")
-"""Searched wherever they stand: what is kept around them does not say where somebody's files
-are.
-"""
-
+"""Searched wherever they stand."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(r"\w*(?:pa?ss?w(?:o?r)?d|passphrase|passcode|pwd|pw)s?\Z")
