@@ -5,7 +5,6 @@ import gzip
 import html
 import json
 import re
-import shutil
 import signal
 import tarfile
 from pathlib import Path
@@ -275,7 +274,7 @@ def test_binary_data_of_the_program_leave_when_asked_and_are_counted(tmp_path: P
     refused = aorta("bundle", run, "--output", tmp_path / "out", "--no-check")
     assert refused.exit_code == 1
     assert refused.stderr.count("is not text") <= 2  # one line, and the error that repeats it
-    assert "(1 of 15)" in refused.stderr
+    assert "(1 of 15 files)" in refused.stderr
     assert "--allow-binary" in refused.stderr
     done = aorta(
         "bundle", run, "--output", tmp_path / "out", "--no-check", "--allow-binary", "--ticket", "T"

@@ -85,8 +85,6 @@ class FileEntry(StrictModel):
 
 
 class Checked(StrictModel):
-    """What came of running the reproducer."""
-
     reproduced: int = Field(ge=0)
     of: int = Field(ge=0)
     why: str = ""  # it did not fail the same way, or, of 0 runs, could not be run
@@ -134,7 +132,6 @@ class BundleReport:
         return self.manifest.checked
 
     def summary(self) -> dict[str, Any]:
-        """What every document about a bundle says of it."""
         return {
             "path": str(self.path),
             "sha256": self.sha256,
@@ -145,7 +142,6 @@ class BundleReport:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """What `aorta bundle --json` says of one that it wrote."""
         return {
             **self.summary(),
             "left_out": len(self.manifest.left_out),
@@ -201,8 +197,6 @@ def _read(path: Path, max_bytes: int, folder: Path | None) -> BundleReport:
 
 
 class _Limited(gzip.GzipFile):
-    """What a gzip file holds, and never more of it than it may unpack to."""
-
     def __init__(self, file: BinaryIO, most: int) -> None:
         super().__init__(fileobj=file, mode="rb")
         self._left = most + MAX_MANIFEST_BYTES
@@ -259,7 +253,6 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BufferedReader:
 
 
 def _digest(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path | None) -> str:
-    """Of the file's content, which is kept in `folder`: a new file in a folder of ours."""
     content = _content(tar, member)
     if folder is not None:
         target = folder / member.name
@@ -273,7 +266,6 @@ def _digest(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path | None) 
 
 
 def _expected(manifest: Manifest, max_bytes: int) -> dict[str, FileEntry]:
-    """What must follow, checked before a byte of it is unpacked."""
     if sum(file.bytes for file in manifest.files) > max_bytes:
         raise _too_large()
     for file in manifest.files:

@@ -68,7 +68,6 @@ class Layout:
 
 
 def is_program(path: str) -> bool:
-    """What somebody runs, and the data that it reads."""
     return matches(path, _PROGRAMS) or path == "reproduce.py"
 
 

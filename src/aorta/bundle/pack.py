@@ -81,8 +81,6 @@ def relocated(
 
 @dataclass(frozen=True)
 class PackedFile:
-    """One file as it will leave; its content is in the spool."""
-
     entry: FileEntry
     start: int  # in the spool
     executable: bool
@@ -95,8 +93,6 @@ class PackedFile:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything a bundle will hold; nothing is written yet."""
-
     source: RunSource
     ticket: str
     files: tuple[PackedFile, ...]  # without SHIP.md
@@ -167,8 +163,6 @@ def prepared(request: BundleRequest) -> Iterator[Prepared]:
 
 
 class _Packing:
-    """From the run directory into the spool."""
-
     def __init__(self, source: RunSource, files: FileScrubber, spool: IO[bytes]) -> None:
         self.source = source
         self.files, self.scrubber = files, files.scrubber
@@ -177,7 +171,6 @@ class _Packing:
         self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
 
     def learn(self, members: Sequence[Member], left_out: Sequence[str], allow_binary: bool) -> None:
-        """First reading of every file. All that cannot be scrubbed is named at once."""
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for document in self.source.private_documents():
@@ -189,8 +182,8 @@ class _Packing:
             except NotTextError:
                 self._binary.add(member.path)
         if self._binary and not allow_binary:
-            what = "is not text and cannot be scrubbed; let it leave as it is with --allow-binary"
-            _refuse([f"{min(self._binary)} (1 of {len(self._binary)}): {what}"], self.source)
+            what = f"is not text (1 of {len(self._binary)} files); --allow-binary ships it as it is"
+            _refuse([f"{min(self._binary)}: {what}"], self.source)
 
     def add(self, member: Member) -> PackedFile:
         account, content = Account(), hashlib.sha256()
@@ -317,7 +310,6 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     yield "The same value has the same placeholder everywhere; in names of files and for a shell"
     yield "it reads `HOST-1`."
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
-    yield "Only this archive was scrubbed so, not the directory that it was made from."
     yield from ("", "## What was looked for", "", *(f"- {line}" for line in LOOKED_FOR))
     yield "- values of the site's secret variables, also encoded, escaped or in capitals"
     yield from ("", "## What no scrubbing can know", "", *(f"- {line}" for line in UNKNOWN))

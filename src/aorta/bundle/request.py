@@ -145,8 +145,6 @@ def _experiment(
 
 @dataclass(frozen=True)
 class _Recipe:
-    """The recipe's own experiment."""
-
     inner: WorkloadExperiment
 
     @property

@@ -28,7 +28,6 @@ def secret_values() -> tuple[str, ...]:
 
 
 def this_site(run_dir: Path) -> Identity:
-    """What the running system says of itself; whatever it cannot say is simply not known."""
     home = os.path.expanduser("~")  # noqa: PTH111 - what cannot be expanded stays
     roots = [home, str(Path.cwd()), str(run_dir.absolute()), str(run_dir.resolve())]
     hosts = [socket.gethostname(), *_compared_nodes(run_dir)]
@@ -121,8 +120,6 @@ def _text(document: dict[str, Any], key: str) -> str:
 
 @dataclass(frozen=True)
 class Member:
-    """One file that ships."""
-
     path: str
     file: Path
     executable: bool
@@ -174,10 +171,8 @@ def read_member(member: Member) -> Iterator[bytes]:
     except OSError as wrong:
         raise RefusedError([f"{member.path}: {wrong.strerror}"], where=member.path) from None
     if not member.identity == before == after:
-        raise RefusedError(
-            [f"{member.path}: changed while it was being packed; wait for the run to end"],
-            where=member.path,
-        )
+        problem = f"{member.path}: changed while it was being packed; wait for the run to end"
+        raise RefusedError([problem], where=member.path)
 
 
 def _ends(file: IO[bytes], member: Member) -> Iterator[bytes]:
@@ -198,7 +193,6 @@ def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_
 
     for place, folders, names in os.walk(root, onerror=unreadable, followlinks=True):
         folder = Path(place)
-        # The private state of the run, of a stage, of a trial: never part of what ships.
         inside = [name for name in sorted(folders) if name != PRIVATE]
         folders[:] = [name for name in inside if _is_inside(folder / name, real_root, problems)]
         for path in (folder / name for name in sorted(names)):
@@ -215,13 +209,10 @@ def _is_inside(path: Path, real_root: Path, problems: list[str]) -> bool:
     """False: a link to where it stands itself, or one that is refused."""
     if not path.is_symlink():
         return True
-    try:
-        target = path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        problems.append(f"{path}: is a link to nothing; remove it")
-        return False
-    if not target.is_relative_to(real_root) or PRIVATE in target.relative_to(real_root).parts:
-        problems.append(f"{path}: is a link that leaves the directory; replace it by the file")
+    target = Path(os.path.realpath(path))  # never fails, as `resolve` does in a circle
+    is_there = target.is_relative_to(real_root) and path.exists()
+    if not is_there or PRIVATE in target.relative_to(real_root).parts:
+        problems.append(f"{path}: is a link that leaves the directory or leads nowhere")
         return False
     return not path.absolute().is_relative_to(target)
 

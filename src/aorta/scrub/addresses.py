@@ -70,7 +70,6 @@ def _is_named(value: str, match: re.Match[str]) -> bool:
 
 
 def _is_at_private_host(_value: str, match: re.Match[str]) -> bool:
-    """Of a URL: its host, and the path there."""
     host = match["host"]
     is_one_word = "." not in host and not any(c.isdigit() or c == "-" for c in host)
     return not is_one_word and _names_somebody(host)
@@ -123,7 +122,7 @@ def _is_private_domain(name: str, _match: re.Match[str]) -> bool:
 
 _named = partial(Rule, kind=Kind.HOST, is_private=_is_named)
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-# `[rank0]: ` begins every other line of a log: a prefilter alone, `_is_before_lines` decides.
+# `[rank0]: ` begins every other line of a log.
 _INDEXED = (
     rf"(?i:{'|'.join(sorted(INDEXED_WORDS - HOST_WORDS))})(?![A-Za-z])"
     r"[^\-:\]]{0,62}-?[^\-:\]]{0,62}[:\]]"
@@ -252,6 +251,5 @@ _RULES = (
 
 
 def machines_in(text: str) -> Iterator[SecretSpan]:
-    """Addresses by their own shape, names of machines and people by what stands around them."""
     for one in _RULES:
         yield from one.found_in(text)

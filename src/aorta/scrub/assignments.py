@@ -105,8 +105,6 @@ _PAIR_VALUE = re.compile(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a value begins, and what joins it to its name."""
-
     text: str
     name: str
     begin: int  # of the name
@@ -122,7 +120,6 @@ class _Place:
 
     @cached_property
     def before(self) -> str:
-        """What stands before the name in its line."""
         start = self.text.rfind("\n", 0, self.begin) + 1
         return self.text[start : self.begin] if self.begin - start <= 200 else "x"
 
@@ -137,7 +134,6 @@ class _Place:
 
 
 def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]:
-    """`quoted_only`: for source code."""
     done = 0
     for line in sorted(as_looked_at(text).lines_like(_names_a_secret)):
         for name in _NAME.finditer(text, *line):
@@ -161,9 +157,7 @@ def assigned_in(text: str, *, quoted_only: bool = False) -> Iterator[SecretSpan]
 
 @lru_cache(maxsize=1 << 14)
 def _names_a_secret(shape: str) -> bool:
-    """Of the shape of a line: it holds a name that may announce a secret, with a value before or
-    behind it.
-    """
+    """Of the shape of a line."""
     for name in _NAME.finditer(shape):
         if _may_be_secret_name(name.group()) and (
             _joined(shape, name)

@@ -45,7 +45,6 @@ class NotTextError(ValueError):
 
 
 def looks_like_text(first: bytes) -> bool:
-    """No archive, no picture, no program: those hold control characters that no log does."""
     head = first[: 1 << 16]
     return b"\0" not in first and len(_CONTROL.findall(head)) * 50 <= len(head)
 
@@ -72,8 +71,6 @@ def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> tuple[bytes, int]
 
 @dataclass
 class Account:
-    """What was taken out of one file."""
-
     counts: Counter[Kind] = field(default_factory=Counter)
     spans: list[Replacement] = field(default_factory=list)
 
@@ -87,13 +84,13 @@ class Account:
         return dict(Counter(GROUPS[kind] for kind in self.counts.elements()))
 
 
+@dataclass(frozen=True)
 class FileScrubber:
     """Files are learnt from, then scrubbed. `ours`: a document that we wrote. What is no text is a
     NotTextError.
     """
 
-    def __init__(self, scrubber: Scrubber) -> None:
-        self.scrubber = scrubber
+    scrubber: Scrubber
 
     def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
         for text, documents in _parts(name, pieces, ours):
@@ -256,10 +253,10 @@ class _Walk:
             named = pair_name if pair_name and key in _PAIR_VALUES else key
             new_key = self._key(key, path) if isinstance(key, str) else key
             if new_key in after:
-                raise ScrubError(
-                    f"two keys become {new_key!r} once scrubbed; rename one in the run's own files",
-                    where=path_of(path),
+                problem = (
+                    f"two keys become {new_key!r} once scrubbed; rename one in the run's files"
                 )
+                raise ScrubError(problem, where=path_of(path))
             step = new_key if isinstance(new_key, str) else str(new_key)
             below = _below(tree, str(key), value)
             after[new_key] = self.value(value, (*path, step), str(named), below)

@@ -17,19 +17,14 @@ _LIKE_I = {0x131: "i", 0x307: None}  # for `re.IGNORECASE` these are an i
 _SHAPES_KNOWN = 1 << 12  # of each rule
 
 
-def shape_of(text: str) -> str:
-    """Every number is one `0`: `10.1.2.3` has the shape `0.0.0.0`. The lines of a log have few."""
-    return _ZEROS.sub("0", _with_one_digit(text))
-
-
 def _with_one_digit(text: str) -> str:
     data = text.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
     return data.decode("utf-8", "surrogatepass")
 
 
 class Text(str):
-    """Its lines are grouped by shape, and a detector tries its patterns only in lines of a shape in
-    which they can match.
+    """Its lines are grouped by shape, in which every number is one `0`: `10.1.2.3` has the shape
+    `0.0.0.0`. A detector tries its patterns only in lines of a shape in which they can match.
     """
 
     @cached_property
@@ -45,7 +40,6 @@ class Text(str):
         return found
 
     def lines_like(self, may_match: Callable[[str], object]) -> Iterator[tuple[int, int]]:
-        """(start, end) of every line whose shape passes."""
         for shape, lines in self._shapes.items():
             if may_match(shape):
                 yield from lines

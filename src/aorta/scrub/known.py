@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from os.path import commonprefix
 from urllib.parse import quote, quote_plus, unquote
 
@@ -40,7 +40,6 @@ SPELLINGS: tuple[Callable[[str], str], ...] = (
     lambda text: text.replace("/", "\\/"),
     lambda text: text.replace(" ", "\\ "),
 )
-"""How one text looks inside JSON (also twice), a URL, HTML and a shell line."""
 
 
 def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
@@ -53,9 +52,7 @@ def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
             found.append(_regular(pattern[3:], pattern))
             continue
         if not pattern.strip(" *?"):
-            raise UsageError(
-                f"scrub pattern {pattern!r} matches everything; give some text to look for"
-            )
+            raise UsageError(f"scrub pattern {pattern!r} matches everything; give some text")
         found.append(_wildcards(pattern))
         if _LOOKS_REGULAR.search(pattern):
             try:
@@ -66,21 +63,19 @@ def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def split_patterns(option: str) -> tuple[str, ...]:
-    """`P[,P...]` as it stands on a command line; a regular expression keeps its commas."""
+    """`P[,P...]` of a command line; a regular expression keeps its commas."""
     if option.startswith("re:"):
         return (option,)
     return tuple(part for part in (piece.strip() for piece in option.split(",")) if part)
 
 
 def patterns_in(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[SecretSpan]:
-    for pattern in patterns:
-        for match in pattern.finditer(text):
-            if match.group():
-                yield SecretSpan(match.start(), match.end(), Kind.TEXT, match.group())
+    for match in chain.from_iterable(pattern.finditer(text) for pattern in patterns):
+        if match.group():
+            yield SecretSpan(match.start(), match.end(), Kind.TEXT, match.group())
 
 
 def _wildcards(pattern: str) -> re.Pattern[str]:
-    """The text in every spelling that JSON, a URL, HTML or a shell line gives it."""
     pieces = re.split(r"([*?])", pattern)
     bodies = dict.fromkeys(
         "".join(_WILD.get(piece) or re.escape(spelt(piece)) for piece in pieces)
@@ -165,7 +160,6 @@ class KnownValues:
             self._others.add(spelt(text), (kind, value))
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
-        """Where a known value stands; a host in any case, a host and a user as whole words."""
         yield from self._hosts.found_in(_without_capitals(text))
         yield from self._users.found_in(text)
         yield from self._others.found_in(text)
@@ -176,7 +170,6 @@ class KnownValues:
 
 
 def _without_capitals(text: str) -> str:
-    """Of ASCII, with every character where it was."""
     return _raw(text).lower().decode("utf-8", "surrogatepass")
 
 

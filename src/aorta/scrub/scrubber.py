@@ -29,7 +29,6 @@ from aorta.scrub.secrets import secrets_in
 LOOKED_FOR = tuple(
     detector.LOOKED_FOR for detector in (known_keys, assignments, logins, paths, addresses, known)
 )
-"""One line a detector, for people."""
 
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
@@ -62,8 +61,6 @@ class Rules:
 
 
 class Replacement(NamedTuple):
-    """One replaced stretch of the original."""
-
     where: str
     value: str
     placeholder: str
@@ -119,14 +116,14 @@ class Scrubber:
         self._roots = tuple(
             root.rstrip("/") for root in identity.roots if root.count("/") > 0 and root != "/"
         )
-        for kind, values in ((Kind.USER, identity.users), (Kind.HOST, identity.hosts)):
+        for kind, values in (
+            (Kind.USER, identity.users),
+            (Kind.HOST, identity.hosts),
+            (Kind.CREDENTIAL, self.rules.values),
+            (Kind.PATH, [root for root in self._roots if " " in root]),
+        ):
             for value in values:
                 self._known.add(kind, value)
-        for value in self.rules.values:
-            self._known.add(Kind.CREDENTIAL, value)
-        for root in self._roots:
-            if " " in root:
-                self._known.add(Kind.PATH, root)
 
     def learn(self, text: str, *, code: bool = False) -> None:
         """Remember what is found here. `code`: a value without quotes is an expression."""
@@ -159,7 +156,6 @@ class Scrubber:
         return self.replaced(value, where, without_overlap(found, value))
 
     def text(self, text: str, *, where: str = "", line: int = 1, code: bool = False) -> Scrubbed:
-        """The text with a placeholder for everything that was found in it or is known."""
         found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
         gone: Iterable[SecretSpan] = self._findings(text, found)
         if code:
@@ -183,7 +179,6 @@ class Scrubber:
         return "/".join(as_plain_word(self.text(part).text) for part in name.split("/"))
 
     def _look(self, text: str, code: bool = False, layers: int = _LAYERS) -> _Found:
-        """Every detector once; then again on what stretches of the text say when decoded."""
         plain = as_looked_at(_without_colours(text))
         findings: list[SecretSpan] = []
         if self.rules.detect:

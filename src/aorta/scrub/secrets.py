@@ -18,9 +18,7 @@ from aorta.scrub.vocabulary import announces_secret, is_dense, may_announce_secr
 REDACTED = "<redacted>"
 _UNBROKEN = re.compile(r"[A-Za-z0-9+=]{32,}")
 
-# How a value goes on behind the end of its line: behind a backslash, which may stand between two
-# strings that are joined; or as the only word of the next line, in a YAML or INI value and where a
-# long token was wrapped.
+# How a value goes on in the next line: behind a backslash, or as the only word there.
 _WORD = r"[A-Za-z0-9+/_\-.~!@#$%^&*]+={0,2}"
 _MORE = re.compile(
     r"\\\r?\n(?:[ \t]+(?!-|\w+=))?(?P<word>[^\s\"'`]+)"
@@ -67,7 +65,6 @@ def _goes_on(word: str, is_deeper: bool, length: int) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """The text with every secret in it taken out."""
     for finding in reversed(without_overlap(secrets_in(text), text)):
         text = text[: finding.start] + REDACTED + text[finding.end :]
     return text

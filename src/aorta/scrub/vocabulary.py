@@ -243,14 +243,9 @@ def is_dense(value: str) -> bool:
         return False
     if all(map(_WRITTEN.fullmatch, re.split(r"[._\-]", value))):
         return False
-    has_both = any(c.isdigit() for c in value) and any(c.isalpha() for c in value)
-    return has_both and entropy(value) >= 3.0
-
-
-def entropy(value: str) -> float:
-    """Shannon bits a character."""
-    counts = Counter(value)
-    return -sum(n / len(value) * math.log2(n / len(value)) for n in counts.values())
+    shares = [count / len(value) for count in Counter(value).values()]
+    entropy = -sum(share * math.log2(share) for share in shares)
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and entropy >= 3.0
 
 
 def _words(name: str) -> list[str]:
