@@ -79,8 +79,8 @@ def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSp
     remote = ((m.group()[1:].rstrip(_TRAILING), m.start() + 1) for m in _REMOTE.finditer(text))
     for path, at in itertools.chain(with_spaces, plain, remote):
         end = _private_part(path, private_roots)
-        spelt_out = any(users_in(path)) or path.startswith(private_roots)
-        if end and (spelt_out or not is_below_a_variable(text, at)):
+        is_whole = not is_below_a_variable(text, at) or path.startswith(private_roots)
+        if end and (is_whole or any(users_in(path))):
             yield SecretSpan(at, at + end, Kind.PATH, path[:end])
 
 
