@@ -156,7 +156,7 @@ class _Recipe:
 
 
 def _enough(result: Mapping[str, Any]) -> int:
-    """So many trials that a copy failing as often is missed in less than 1 of 100 cases."""
+    # A copy that fails as often is missed in less than 1 of 100 cases.
     rate = result.get("confirmed") or result.get("original") or {}
     seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))

@@ -22,7 +22,6 @@ from aorta.scrub.vocabulary import announces_secret, is_secret_value
 
 
 def secret_values() -> tuple[str, ...]:
-    """The values of this process's variables whose names announce a secret."""
     named = ((name, value) for name, value in os.environ.items() if announces_secret(name))
     return tuple(value for name, value in named if is_secret_value(name, value))
 

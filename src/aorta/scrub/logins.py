@@ -29,7 +29,6 @@ _RULES = (
         r"[\w$#.\-]+/(?P<value>[^\s/@\"'][^\s@\"']*)@",
         "jdbc:oracle|sqlplus|sqlldr|expdp|impdp|rman",
     ),
-    # A token alone in front of the host.
     _login(r"\bhttps?://(?P<value>[A-Za-z0-9_\-]{16,})@", "://"),
     _login(
         r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|"

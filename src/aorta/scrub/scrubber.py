@@ -90,8 +90,6 @@ class Scrubbed:
 
 
 class _Found(NamedTuple):
-    """What the detectors see in one text."""
-
     findings: list[SecretSpan]
     encoded: list[tuple[int, int, str, "_Found"]]  # stretches, what each says, and what is in that
 
@@ -126,7 +124,7 @@ class Scrubber:
                 self._known.add(kind, value)
 
     def learn(self, text: str, *, code: bool = False) -> None:
-        """Remember what is found here. `code`: a value without quotes is an expression."""
+        """`code`: a value without quotes is an expression."""
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
@@ -216,5 +214,6 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
 
 
 def _without_colours(text: str) -> str:
-    """With spaces where a terminal reads a command."""
+    if "\x1b" not in text:
+        return text  # the same object, with what is known of it
     return TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)
