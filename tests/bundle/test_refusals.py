@@ -84,8 +84,8 @@ def _binary(run: Path) -> None:
 ODD: dict[str, tuple[Callable[[Path], None], str]] = {
     "symlink to a file outside": (_symlink_out, "leaves the directory"),
     "symlink to a folder outside": (_symlinked_folder_out, "leaves the directory"),
-    "symlink to nothing": (_broken_symlink, "link to nothing"),
-    "symlink to itself": (_symlink_loop, "link to nothing"),
+    "symlink to nothing": (_broken_symlink, "leads nowhere"),
+    "symlink to itself": (_symlink_loop, "leads nowhere"),
     "symlink into the private state": (_symlink_to_private_state, "leaves the directory"),
     "named pipe": (_pipe, "pipe"),
     "device": (_device, "device"),

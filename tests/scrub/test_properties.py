@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aorta.scrub import addresses, logins, paths
 from aorta.scrub.addresses import machines_in
 from aorta.scrub.files import learn_document, scrub_bytes, scrub_document
-from aorta.scrub.findings import PLACEHOLDER, Rule, Text, shape_of, without_overlap
+from aorta.scrub.findings import PLACEHOLDER, Rule, Text, without_overlap
 from aorta.scrub.known import decoded
 from aorta.scrub.paths import paths_in, users_in
 from aorta.scrub.scrubber import Rules, Scrubber
@@ -128,7 +128,7 @@ def test_hints_are_written_as_a_line_is_when_they_are_looked_for() -> None:
     hints = [hint for one in rules for hint in one.hints]
     assert len(hints) > 60
     for hint in hints:
-        assert hint == shape_of(hint).casefold()
+        assert hint == re.sub("[0-9]+", "0", hint).casefold()
         assert hint.strip()
 
 

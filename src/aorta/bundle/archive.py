@@ -27,7 +27,7 @@ from typing import IO, Any, BinaryIO, Literal, cast
 from pydantic import Field
 
 from aorta.core.documents import StrictModel, validated
-from aorta.core.errors import AortaError, Exit, InfrastructureError, SpecError, UsageError
+from aorta.core.errors import AortaError, InfrastructureError, SpecError, UsageError
 from aorta.version import __version__
 
 
@@ -85,8 +85,6 @@ class FileEntry(StrictModel):
 
 
 class Checked(StrictModel):
-    """What came of running the reproducer from where it was unpacked."""
-
     reproduced: int = Field(ge=0)
     of: int = Field(ge=0)
     why: str = ""  # it did not fail the same way, or, of 0 runs, could not be run
@@ -106,7 +104,6 @@ class Manifest(StrictModel):
     created: str | None = None
     scrubbed: dict[str, int]
     left_out: list[str] = Field(default_factory=list)
-    logs_only: bool = False  # nothing in it can be run
     checked: Checked | None = None  # None: it was not run, or there is nothing to run
     files: list[FileEntry]
 
@@ -114,19 +111,6 @@ class Manifest(StrictModel):
         document = self.model_dump(mode="json", by_alias=True)
         return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
-
-def read_manifest(data: bytes) -> Manifest:
-    """The manifest of somebody else's archive, or one line saying that it is none."""
-    try:
-        return validated(Manifest, json.loads(data), file=MANIFEST)
-    except (ValueError, RecursionError):
-        raise BundleError(f"{MANIFEST} is not valid JSON") from None
-    except SpecError as wrong:
-        raise BundleError(f"{wrong}") from None
-
-
-# Reading
-# -------------------------------------------------------------------------------------------------
 
 DEFAULT_MAX_BYTES = 4 * 2**30
 _CHUNK = 2**20
@@ -145,16 +129,9 @@ class BundleReport:
 
     @property
     def checked(self) -> Checked | None:
-        """None: it was not run, or there is nothing to run."""
         return self.manifest.checked
 
-    @property
-    def exit_code(self) -> Exit:
-        failed = self.checked is not None and not self.checked.reproduces
-        return Exit.NO_ANSWER if failed else Exit.OK
-
     def summary(self) -> dict[str, Any]:
-        """What every document about a bundle says of it."""
         return {
             "path": str(self.path),
             "sha256": self.sha256,
@@ -165,11 +142,9 @@ class BundleReport:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """What `aorta bundle --json` says of one that it wrote."""
         return {
             **self.summary(),
             "left_out": len(self.manifest.left_out),
-            "logs_only": self.manifest.logs_only,
             "checked": self.checked.model_dump() if self.checked else None,
         }
 
@@ -222,8 +197,6 @@ def _read(path: Path, max_bytes: int, folder: Path | None) -> BundleReport:
 
 
 class _Limited(gzip.GzipFile):
-    """What a gzip file holds, and never more of it than it may unpack to."""
-
     def __init__(self, file: BinaryIO, most: int) -> None:
         super().__init__(fileobj=file, mode="rb")
         self._left = most + MAX_MANIFEST_BYTES
@@ -248,7 +221,10 @@ def _contents(tar: tarfile.TarFile, max_bytes: int, folder: Path | None) -> tupl
     if first.size > MAX_MANIFEST_BYTES:
         raise BundleError(f"its {MANIFEST} is too large")
     raw = _content(tar, first).read()
-    manifest = read_manifest(raw)
+    try:
+        manifest = validated(Manifest, json.loads(raw), file=MANIFEST)
+    except (ValueError, RecursionError, SpecError):
+        raise BundleError(f"its {MANIFEST} is not valid") from None
     if folder is not None:
         (folder / top).mkdir()
         (folder / top / MANIFEST).write_bytes(raw)
@@ -277,7 +253,6 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BufferedReader:
 
 
 def _digest(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path | None) -> str:
-    """Of the file's content, which is kept in `folder`: a new file in a folder of ours."""
     content = _content(tar, member)
     if folder is not None:
         target = folder / member.name
@@ -291,7 +266,6 @@ def _digest(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path | None) 
 
 
 def _expected(manifest: Manifest, max_bytes: int) -> dict[str, FileEntry]:
-    """What must follow, checked before a byte of it is unpacked."""
     if sum(file.bytes for file in manifest.files) > max_bytes:
         raise _too_large()
     for file in manifest.files:

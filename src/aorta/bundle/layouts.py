@@ -47,15 +47,14 @@ class Layout:
     """`files` ship whatever they hold; below `trees` only files that are text by their name do."""
 
     verb: str
-    documents: tuple[str, ...] = ("result.json",)  # one gives this verb away by its schema
-    schemas: tuple[str, ...] = ()  # besides the one that is named after the verb
-    files: tuple[str, ...] = ()
-    trees: tuple[str, ...] = ()
+    documents: Sequence[str] = ("result.json",)  # one gives this verb away by its schema
+    schemas: Sequence[str] = ()  # besides the one that is named after the verb
+    files: Sequence[str] = ()
+    trees: Sequence[str] = ()
     # Documents whose fields we know; everything else is somebody's text.
-    ours: tuple[str, ...] = ("result.json",)
+    ours: Sequence[str] = ("result.json",)
 
     def wrote(self, document: Mapping[str, Any]) -> bool:
-        """By the schema of a document that only this verb writes."""
         schema = str(document.get("schema", ""))
         return schema.startswith((f"aorta.{self.verb}/", *self.schemas))
 
@@ -69,7 +68,6 @@ class Layout:
 
 
 def is_program(path: str) -> bool:
-    """What somebody runs, and the data that it reads."""
     return matches(path, _PROGRAMS) or path == "reproduce.py"
 
 
@@ -77,10 +75,7 @@ def is_log(path: str) -> bool:
     return PurePosixPath(path).suffix.lower() in _LOG_ENDINGS and not is_program(path)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
+_names = str.split
 _CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (
@@ -124,7 +119,6 @@ LAYOUTS: tuple[Layout, ...] = (
     Layout(
         verb="diverge",
         files=_names("reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
-        ours=_names("result.json"),
     ),
     Layout(
         verb="isolate",
@@ -151,9 +145,7 @@ LAYOUTS: tuple[Layout, ...] = (
 
 
 def layout_of(root: Path) -> tuple[Layout, dict[str, Any]] | None:
-    """Which verb wrote this directory, and the document that gives it away: by what the run says of
-    itself, else by the schema of a document that only this verb writes.
-    """
+    """Which verb wrote this directory, and the document that gives it away."""
     said = str(RunDir(root).about().get("verb", "")).split()[:1]
     for layout in LAYOUTS:
         for path in (path for name in layout.documents for path in sorted(root.glob(name))):

@@ -2,13 +2,8 @@
 the archive: every packed file, `manifest.json`, and a `SHIP.md` that says what is inside, what was
 removed, and what the packed copy did when it was run.
 
-`prepared` reads every file twice, piece by piece, into a spool that nobody else sees; `write` puts
-the archive beside the user's other files. Between the two the reproducer is rehearsed, and the user
-may look (`--review`) and say no.
-
-Paths into the run directory itself stay useful: they become relative to the file they stand in.
-That is what lets a shipped recipe run on another path: a relative path in a recipe is relative to
-the recipe.
+Paths into the run directory become relative to the file they stand in, so that a shipped recipe
+runs on another path.
 """
 
 import gc
@@ -36,7 +31,7 @@ from aorta.bundle.archive import (
     RefusedError,
     problem_with,
 )
-from aorta.bundle.layouts import is_program, read_policy
+from aorta.bundle.layouts import read_policy
 from aorta.bundle.source import (
     Member,
     RunSource,
@@ -86,9 +81,7 @@ def relocated(
 
 @dataclass(frozen=True)
 class PackedFile:
-    """One file as it will leave; its content is in the spool."""
-
-    entry: FileEntry  # as the manifest has it
+    entry: FileEntry
     start: int  # in the spool
     executable: bool
     account: Account
@@ -97,35 +90,22 @@ class PackedFile:
     def path(self) -> str:
         return self.entry.path
 
-    @property
-    def taken(self) -> int:
-        """How many stretches of it were replaced."""
-        return self.account.counts.total()
-
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything a bundle will hold; nothing is written yet."""
-
     source: RunSource
     ticket: str
-    files: tuple[PackedFile, ...]  # without SHIP.md, which says of the others what became of them
+    files: tuple[PackedFile, ...]  # without SHIP.md
     left_out: tuple[str, ...]
     own_ship: str  # what the run says of what it shares
-    of_own_ship: Account
     spool: IO[bytes]
 
     @property
     def scrubbed(self) -> dict[str, int]:
         found = Counter(dict.fromkeys(GROUPS.values(), 0))
-        for account in (*(file.account for file in self.files), self.of_own_ship):
-            found.update(account.groups)
+        for file in self.files:
+            found.update(file.account.groups)
         return dict(found)
-
-    @property
-    def logs_only(self) -> bool:
-        """Nothing in it can be run."""
-        return not any(is_program(file.path) for file in self.files)
 
     @property
     def name(self) -> str:
@@ -149,9 +129,7 @@ class BundleRequest:
 
 @contextmanager
 def prepared(request: BundleRequest) -> Iterator[Prepared]:
-    """Read, refuse, scrub, check. The spool lies in the output directory if that exists, and is
-    removed.
-    """
+    """Read every file twice, refuse, scrub into a spool that is removed afterwards."""
     policy = read_policy(request.policy)
     source = open_source(request.run_dir, request.ticket)
     found = collect(
@@ -176,33 +154,23 @@ def prepared(request: BundleRequest) -> Iterator[Prepared]:
         _check_names([*(file.path for file in files), SHIP, MANIFEST], source)
         yield Prepared(
             source,
-            packing.scrubbed_ticket(),
+            packing.scrubber.text(source.ticket).text,
             tuple(sorted(files, key=lambda file: file.path)),
             tuple(map(packing.scrubber.file_name, found.left_out)),
-            *packing.ship(found.members),
+            packing.own_ship(found.members),
             spool,
         )
 
 
 class _Packing:
-    """One bundle's way from the run directory into the spool."""
-
     def __init__(self, source: RunSource, files: FileScrubber, spool: IO[bytes]) -> None:
         self.source = source
-        self.files = files
+        self.files, self.scrubber = files, files.scrubber
         self.spool = spool
         self._binary: set[str] = set()
         self._roots = sorted({str(source.root.absolute()), str(source.root.resolve())})
 
-    @property
-    def scrubber(self) -> Scrubber:
-        return self.files.scrubber
-
-    def scrubbed_ticket(self) -> str:
-        return self.scrubber.text(self.source.ticket).text
-
     def learn(self, members: Sequence[Member], left_out: Sequence[str], allow_binary: bool) -> None:
-        """First reading of every file. All that cannot be scrubbed is named at once."""
         names = [*(member.path for member in members), *left_out]
         self.scrubber.learn("\n".join([*names, *self._roots, self.source.ticket]))
         for document in self.source.private_documents():
@@ -214,13 +182,8 @@ class _Packing:
             except NotTextError:
                 self._binary.add(member.path)
         if self._binary and not allow_binary:
-            first, *more = sorted(self._binary)
-            others = f" and {len(more)} more" if more else ""
-            problem = (
-                f"{first}{others}: is not text and cannot be scrubbed; let it leave as it is with "
-                "--allow-binary, or exclude it in a policy"
-            )
-            _refuse([problem], self.source)
+            what = f"is not text (1 of {len(self._binary)} files); --allow-binary ships it as it is"
+            _refuse([f"{min(self._binary)}: {what}"], self.source)
 
     def add(self, member: Member) -> PackedFile:
         account, content = Account(), hashlib.sha256()
@@ -238,12 +201,10 @@ class _Packing:
         )
         return PackedFile(entry, start, member.executable, account)
 
-    def ship(self, members: Sequence[Member]) -> tuple[str, Account]:
+    def own_ship(self, members: Sequence[Member]) -> str:
         """What the run says of what it shares, without what it says of its own directory."""
-        account = Account()
-        own = [piece for m in members if m.path == SHIP for piece in self._pieces(m, account)]
-        text = b"".join(own).decode("utf-8", "replace")
-        return text.partition(OF_THIS_DIRECTORY)[0].strip("\n"), account
+        own = [piece for m in members if m.path == SHIP for piece in self._pieces(m, Account())]
+        return b"".join(own).decode("utf-8", "replace").partition(OF_THIS_DIRECTORY)[0].strip("\n")
 
     def _pieces(self, member: Member, account: Account) -> Iterator[bytes]:
         given = read_member(member)
@@ -255,7 +216,6 @@ class _Packing:
 
 @contextmanager
 def _spool(near: Path) -> Iterator[IO[bytes]]:
-    """A file without a name: whatever ends this process, nothing of it is left."""
     try:
         with tempfile.TemporaryFile(dir=near if near.is_dir() else None) as file:
             yield file
@@ -274,13 +234,6 @@ def _refuse(problems: Sequence[str], source: RunSource) -> None:
         raise RefusedError(problems, where=str(source.root))
 
 
-# The archive
-# -------------------------------------------------------------------------------------------------
-
-_LOGS_ONLY = (
-    "The program that failed is not in this bundle: what is in it can be read; a recipe in it runs "
-    "where the program lies."
-)
 UNKNOWN = (
     "names of models, projects, customers and data sets that look like ordinary words",
     "names of people in free text, and what a sentence gives away",
@@ -298,25 +251,19 @@ def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> P
     try:
         output.mkdir(parents=True, exist_ok=True)
         path = _free_path(output, prepared.name)
-        with tempfile.NamedTemporaryFile(dir=output, prefix=".packing-", delete=False) as file:
-            try:
-                _write_archive(prepared, {MANIFEST: manifest, SHIP: ship}, file.file)
-                file.flush()
+        with tempfile.TemporaryDirectory(dir=output, prefix=".packing-") as scratch:
+            draft = Path(scratch) / path.name
+            with draft.open("wb") as file:
+                _write_archive(prepared, {MANIFEST: manifest, SHIP: ship}, file)
                 os.fsync(file.fileno())
-                Path(file.name).chmod(0o644)
-                Path(file.name).rename(path)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+            draft.rename(path)
     except OSError as wrong:
         raise InfrastructureError(f"cannot write: {wrong.strerror}", where=str(output)) from None
     return path
 
 
 def _write_archive(prepared: Prepared, first: Mapping[str, bytes], out: IO[bytes]) -> None:
-    """One gzip stream of plain tar headers, with one more before a long name; the same bytes for
-    the same content: regular files in one top folder, no owner, one time for all.
-
+    """The same bytes for the same content: regular files in one top folder, no owner, one time.
     The fastest level of gzip packs a log at 100 MB/s instead of 20, a fifth larger.
     """
     source = prepared.source
@@ -347,32 +294,22 @@ def rehearsed(prepared: Prepared, checked: Checked | None) -> str:
     how = "Unpacked into an empty directory, with another home and user name, the reproducer"
     if checked.reproduces:
         return f"{how} failed the same way {checked.reproduced} of {checked.of} times."
-    of_program = (file for file in prepared.files if is_program(file.path) and file.taken)
-    changed = [f"`{file.path}`" for file in of_program if not file.path.endswith("env.json")]
-    keep = "a value that may leave is named under `keep:` in a policy"
-    replaced = f" Replaced was something in {', '.join(changed)}; {keep}." if changed else ""
+    keep = "If a replaced value is the cause: `keep:` in a policy names what may leave."
     if not checked.of:
-        return f"{how} could **not** be run: `{checked.why}`.{replaced}"
-    return (
-        f"{how} did **not** fail the same way ({checked.of} runs; the last: `{checked.why}`)."
-        f"{replaced}"
-    )
+        return f"{how} could **not** be run: `{checked.why}`. {keep}"
+    runs = f"{checked.of} runs; the last: `{checked.why}`"
+    return f"{how} did **not** fail the same way ({runs}). {keep}"
 
 
 def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
-    """The same for the same content. The run's own words come last: they are about what it was
-    before scrubbing.
-    """
     layout, files = prepared.source.layout, prepared.files
     yield from (f"# {prepared.ticket}", "", f"A bundle made by `aorta {layout.verb}`.")
-    yield from ("", _LOGS_ONLY) if prepared.logs_only else ()
     if said := rehearsed(prepared, checked):
         yield from ("", said)
     yield from ("", "## Removed", "", *_removed(prepared), "")
     yield "The same value has the same placeholder everywhere; in names of files and for a shell"
     yield "it reads `HOST-1`."
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
-    yield "Only this archive was scrubbed so, not the directory that it was made from."
     yield from ("", "## What was looked for", "", *(f"- {line}" for line in LOOKED_FOR))
     yield "- values of the site's secret variables, also encoded, escaped or in capitals"
     yield from ("", "## What no scrubbing can know", "", *(f"- {line}" for line in UNKNOWN))
@@ -400,12 +337,7 @@ def _removed(prepared: Prepared) -> Iterator[str]:
 
 
 def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manifest:
-    of_ship = FileEntry(
-        path=SHIP,
-        sha256=hashlib.sha256(ship).hexdigest(),
-        bytes=len(ship),
-        scrubbed=prepared.of_own_ship.groups,
-    )
+    of_ship = FileEntry(path=SHIP, sha256=hashlib.sha256(ship).hexdigest(), bytes=len(ship))
     entries = [*(file.entry for file in prepared.files), of_ship]
     return Manifest(
         ticket=prepared.ticket,
@@ -413,7 +345,6 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
         created=prepared.source.created,
         scrubbed=prepared.scrubbed,
         left_out=list(prepared.left_out),
-        logs_only=prepared.logs_only,
         checked=checked,
         files=sorted(entries, key=lambda entry: entry.path),
     )
@@ -421,9 +352,5 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
 
 def _free_path(output: Path, ticket: str) -> Path:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    path = output / f"{ticket}-{stamp}.tar.gz"
-    number = 1
-    while os.path.lexists(path):
-        number += 1
-        path = output / f"{ticket}-{stamp}-{number}.tar.gz"
-    return path
+    names = (f"{ticket}-{stamp}{n}.tar.gz" for n in ("", *(f"-{n}" for n in range(2, 1000))))
+    return next(output / name for name in names if not os.path.lexists(output / name))

@@ -1,7 +1,5 @@
-"""The public API of the package: everything that may be asked of packing a run, the one function
-that does it, and the rehearsal: what ships, run from where it is unpacked, with another home and
-another user name. A bundle whose recipe reproduces a failure must do so there, and the failure must
-look like the original's.
+"""The public API of the package: packing a run, and the rehearsal of what ships, which is run from
+where it is unpacked, with another home and another user name.
 """
 
 import os
@@ -21,7 +19,7 @@ from aorta.core.errors import AortaError, Terminated, UsageError
 from aorta.core.failure import failure_from_elsewhere
 from aorta.core.oracle import Deciding, known_failure
 from aorta.core.trial import Outcome, TrialSpec
-from aorta.engine.events import Reason, TrialRecord
+from aorta.engine.events import Reason
 from aorta.engine.judge import HitCount, KOfN, SameJudge, misses_that_tell
 from aorta.engine.question import Question
 from aorta.engine.rundir import RunDir
@@ -49,11 +47,12 @@ def bundle(
     request: BundleRequest,
     agreed: Callable[[Prepared, Checked | None], bool] = lambda _prepared, _checked: True,
 ) -> BundleReport | None:
-    """Scrub, try and pack it; None where `agreed`, which sees all of it and what came of trying
-    it before anything is written, says no.
+    """Scrub, try and pack it; None where `agreed`, which is asked before anything is written, says
+    no.
     """
     with pack.prepared(request) as prepared:
-        checked = _rehearsed(prepared, request.timeout) if request.check else None
+        is_tried = request.check and prepared.source.reproduces
+        checked = _rehearsed(prepared, request.timeout) if is_tried else None
         if not agreed(prepared, checked):
             return None
         path = pack.write(prepared, request.output, checked)
@@ -61,9 +60,6 @@ def bundle(
 
 
 def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
-    """Of a run that says of itself that it reproduces."""
-    if not prepared.source.reproduces:
-        return None
     about = RunDir(prepared.source.root).about()
     with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
         path = pack.write(prepared, Path(scratch))
@@ -79,8 +75,8 @@ def rehearse(
     timeout: float | None = None,
     max_bytes: int = DEFAULT_MAX_BYTES,
 ) -> Checked | None:
-    """Unpack and run it; None where there is nothing in it to run. `programs` go before everything
-    else on the path; `python` is the one that the original ran in, else this one.
+    """Unpack and run it; None where there is nothing in it to run. `programs` go first on the path;
+    `python` is the one that the original ran in, else this one.
     """
     with tempfile.TemporaryDirectory(prefix="aorta-rehearsal-") as scratch:
         _verified, folder = unpack(bundle, Path(scratch) / "unpacked", max_bytes)
@@ -119,14 +115,10 @@ def _run(
         raise KeyboardInterrupt  # nothing is known of it
     if answer.ending.reason is Reason.TERMINATED:
         raise Terminated
-    return _checked(answer.records)
-
-
-def _checked(records: Sequence[TrialRecord]) -> Checked:
-    evidence = [record for record in records if record.outcome is not Outcome.ERROR]
-    reproduced = sum(record.outcome is Outcome.REPRODUCED for record in evidence)
-    last = records[-1].why if records and not reproduced else ""
-    return Checked(reproduced=reproduced, of=len(evidence), why=last)
+    outcomes = [one.outcome for one in answer.records if one.outcome is not Outcome.ERROR]
+    reproduced = outcomes.count(Outcome.REPRODUCED)
+    last = answer.records[-1].why if answer.records and not reproduced else ""
+    return Checked(reproduced=reproduced, of=len(outcomes), why=last)
 
 
 def _experiment(
@@ -153,8 +145,6 @@ def _experiment(
 
 @dataclass(frozen=True)
 class _Recipe:
-    """The recipe's own experiment."""
-
     inner: WorkloadExperiment
 
     @property
@@ -166,7 +156,7 @@ class _Recipe:
 
 
 def _enough(result: Mapping[str, Any]) -> int:
-    """So many trials that a copy failing as often is missed in less than 1 of 100 cases."""
+    # A copy that fails as often is missed in less than 1 of 100 cases.
     rate = result.get("confirmed") or result.get("original") or {}
     seen = HitCount(rate.get("reproduced") or 0, rate.get("of") or 0)
     return min(_MOST_TRIALS, misses_that_tell(seen, _MISSED))
@@ -175,10 +165,5 @@ def _enough(result: Mapping[str, Any]) -> int:
 def _variables(home: Path, programs: Sequence[str], python: str) -> dict[str, str]:
     """Another home and user, and a bare path with the run's own programs and interpreter."""
     path = os.pathsep.join([*programs, str(Path(python).parent), _BARE_PATH])
-    return {
-        "HOME": str(home),
-        "USER": _STRANGER,
-        "LOGNAME": _STRANGER,
-        "PATH": path,
-        "PYTHON": python,
-    }
+    names = {"USER": _STRANGER, "LOGNAME": _STRANGER}
+    return {**names, "HOME": str(home), "PATH": path, "PYTHON": python}

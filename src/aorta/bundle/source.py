@@ -1,6 +1,5 @@
-"""Where a bundle comes from: the site (its user, its machine, and the directories that belong to
-them), the run directory that is to be packed (what made it, for which ticket, when), and the files
-of it that ship. Whatever is not simply a file of this directory is refused.
+"""Where a bundle comes from: the site, the run directory that is to be packed, and the files of it
+that ship. Whatever is not simply a file of this directory is refused.
 """
 
 import getpass
@@ -23,18 +22,16 @@ from aorta.scrub.vocabulary import announces_secret, is_secret_value
 
 
 def secret_values() -> tuple[str, ...]:
-    """The values of this process's variables whose names announce a secret."""
     named = ((name, value) for name, value in os.environ.items() if announces_secret(name))
     return tuple(value for name, value in named if is_secret_value(name, value))
 
 
 def this_site(run_dir: Path) -> Identity:
-    """What the running system says of itself; whatever it cannot say is simply not known."""
-    home = _home()
+    home = os.path.expanduser("~")  # noqa: PTH111 - what cannot be expanded stays
     roots = [home, str(Path.cwd()), str(run_dir.absolute()), str(run_dir.resolve())]
     hosts = [socket.gethostname(), *_compared_nodes(run_dir)]
     return Identity(
-        users=tuple(dict.fromkeys(name for name in (_user(), Path(home).name) if name)),
+        users=tuple(dict.fromkeys(name for name in (_user(), Path(home).name) if name.strip("~"))),
         hosts=tuple(dict.fromkeys(name for name in hosts if name)),
         roots=tuple(dict.fromkeys(root for root in roots if root != "/")),
     )
@@ -46,13 +43,6 @@ def _compared_nodes(run_dir: Path) -> list[str]:
     if not str(result.get("schema", "")).startswith("aorta.isolate/"):
         return []
     return [node["name"] for node in result.get("nodes", []) if not node["name"].isdigit()]
-
-
-def _home() -> str:
-    try:
-        return str(Path.home())
-    except RuntimeError:
-        return "/"
 
 
 def _user() -> str:
@@ -84,17 +74,12 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     about, known = RunDir(run_dir).about(), layout_of(run_dir)
     if known is None:
         raise UsageError(
-            "this is no run directory: neither .aorta/run.json nor a result says which verb wrote "
-            "it; expected a directory of reduce, triage, bisect, run or launch",
+            "this is no run directory; expected one of reduce, triage, bisect, run or launch",
             where=str(run_dir),
         )
     layout, document = known
-    found = (
-        ticket
-        or _text(about, "ticket")
-        or _text(document, "ticket")
-        or _from_output(run_dir, layout)
-    )
+    named = _text(about, "ticket") or _text(document, "ticket")
+    found = ticket or named or _from_output(run_dir, layout)
     if not found:
         raise UsageError("the run names no ticket; give one with --ticket", where=str(run_dir))
     _refuse_running(RunDir(run_dir))
@@ -106,10 +91,7 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
 
 def _checked_ticket(ticket: str) -> str:
     if len(ticket) > MAX_TICKET or not ticket.isprintable():
-        raise UsageError(
-            f"the ticket is {len(ticket)} characters long or holds one that cannot be shown; "
-            f"expected one line of at most {MAX_TICKET}, for example with --ticket"
-        )
+        raise UsageError(f"the ticket is no line of at most {MAX_TICKET}; give one with --ticket")
     return ticket
 
 
@@ -135,13 +117,8 @@ def _text(document: dict[str, Any], key: str) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-# -- the files that ship
-
-
 @dataclass(frozen=True)
 class Member:
-    """One file that ships. `path` is relative, with `/`, as it is called here."""
-
     path: str
     file: Path
     executable: bool
@@ -193,10 +170,8 @@ def read_member(member: Member) -> Iterator[bytes]:
     except OSError as wrong:
         raise RefusedError([f"{member.path}: {wrong.strerror}"], where=member.path) from None
     if not member.identity == before == after:
-        raise RefusedError(
-            [f"{member.path}: changed while it was being packed; wait for the run to end"],
-            where=member.path,
-        )
+        problem = f"{member.path}: changed while it was being packed; wait for the run to end"
+        raise RefusedError([problem], where=member.path)
 
 
 def _ends(file: IO[bytes], member: Member) -> Iterator[bytes]:
@@ -209,7 +184,7 @@ def _ends(file: IO[bytes], member: Member) -> Iterator[bytes]:
 
 
 def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_result]]:
-    """Every file with its name in `root`; a link that stays inside ships as what it leads to."""
+    """A link that stays inside ships as what it leads to."""
     real_root = root.resolve()
 
     def unreadable(wrong: OSError) -> None:
@@ -217,7 +192,6 @@ def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_
 
     for place, folders, names in os.walk(root, onerror=unreadable, followlinks=True):
         folder = Path(place)
-        # The private state of the run, of a stage, of a trial: never part of what ships.
         inside = [name for name in sorted(folders) if name != PRIVATE]
         folders[:] = [name for name in inside if _is_inside(folder / name, real_root, problems)]
         for path in (folder / name for name in sorted(names)):
@@ -234,13 +208,10 @@ def _is_inside(path: Path, real_root: Path, problems: list[str]) -> bool:
     """False: a link to where it stands itself, or one that is refused."""
     if not path.is_symlink():
         return True
-    try:
-        target = path.resolve(strict=True)
-    except (OSError, RuntimeError):
-        problems.append(f"{path}: is a link to nothing; remove it")
-        return False
-    if not target.is_relative_to(real_root) or PRIVATE in target.relative_to(real_root).parts:
-        problems.append(f"{path}: is a link that leaves the directory; replace it by the file")
+    target = Path(os.path.realpath(path))  # never fails, as `resolve` does in a circle
+    is_there = target.is_relative_to(real_root) and path.exists()
+    if not is_there or PRIVATE in target.relative_to(real_root).parts:
+        problems.append(f"{path}: is a link that leaves the directory or leads nowhere")
         return False
     return not path.absolute().is_relative_to(target)
 

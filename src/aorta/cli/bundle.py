@@ -103,7 +103,7 @@ def pack(review: bool, as_json: bool, **given: Any) -> None:
         _show_packed(report)
     if report.checked is not None and not report.checked.reproduces:
         say(f"The reproducer in it {_outcome(report.checked)}")
-    raise click.exceptions.Exit(int(report.exit_code))
+        raise click.exceptions.Exit(Exit.NO_ANSWER)
 
 
 @command.command()
@@ -249,8 +249,6 @@ def _show_packed(report: "BundleReport") -> None:
     if raw:
         size = sum(file.bytes for file in raw) / 1e6
         say(f"{len(raw)} binary files ({size:.1f} MB) leave as they are, not scrubbed")
-    if manifest.logs_only:
-        say("the program that failed is not in it: it can be read, and not run elsewhere")
     if report.checked is not None:
         say(f"unpacked elsewhere, the reproducer {_outcome(report.checked)}")
     say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")

@@ -42,7 +42,8 @@ def _shown_value(span: Replacement) -> str:
 def _note(file: PackedFile) -> str:
     if file.entry.unscrubbed:
         return "  NOT SCRUBBED (binary)"
-    return f"  {file.taken} replaced" if file.taken else ""
+    taken = file.account.counts.total()
+    return f"  {taken} replaced" if taken else ""
 
 
 def _shown(span: Replacement) -> str:

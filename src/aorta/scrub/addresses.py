@@ -21,9 +21,6 @@ from aorta.scrub.vocabulary import (
 LOOKED_FOR = "IPv4, IPv6, MAC and e-mail addresses, host names in log prefixes, user names"
 
 
-# Which of what looks like an address or a name is one
-# -------------------------------------------------------------------------------------------------
-
 _VERSIONED = words(
     "version nvidia cuda cudnn cublas nccl rccl rocm hip driver toolkit firmware torch triton"
 )
@@ -55,11 +52,15 @@ def _says_something(text: str) -> bool:
     groups = [group for group in text.split(":") if group]
     if len(groups) < 3 and not re.match(r"[23fF][0-9A-Fa-f]{3}:", text):
         return False
+    address = _address(text)
+    return address is not None and not (address.is_loopback or address.is_unspecified)
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        address = ipaddress.ip_address(text)
+        return ipaddress.ip_address(text)
     except ValueError:
-        return False
-    return not (address.is_loopback or address.is_unspecified)
+        return None
 
 
 def _is_named(value: str, match: re.Match[str]) -> bool:
@@ -69,7 +70,6 @@ def _is_named(value: str, match: re.Match[str]) -> bool:
 
 
 def _is_at_private_host(_value: str, match: re.Match[str]) -> bool:
-    """Of a URL: its host, and the path there."""
     host = match["host"]
     is_one_word = "." not in host and not any(c.isdigit() or c == "-" for c in host)
     return not is_one_word and _names_somebody(host)
@@ -78,7 +78,7 @@ def _is_at_private_host(_value: str, match: re.Match[str]) -> bool:
 @lru_cache(maxsize=4096)
 def _names_somebody(name: str) -> bool:
     is_code = name.startswith(("self.", "cls."))
-    return not (is_code or is_generic(name) or is_public_domain(name) or _is_ip(name))
+    return not (is_code or is_generic(name) or is_public_domain(name) or _address(name))
 
 
 def is_generic(name: str) -> bool:
@@ -91,14 +91,6 @@ def is_public_domain(host: str) -> bool:
     while name and name not in PUBLIC_DOMAINS:
         name = name.partition(".")[2]
     return bool(name)
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 @lru_cache(maxsize=4096)
@@ -128,12 +120,9 @@ def _is_private_domain(name: str, _match: re.Match[str]) -> bool:
     return ending in DOMAINS_WITH_A_DASH and any("-" in label for label in labels[:-1])
 
 
-# Where addresses and names stand
-# -------------------------------------------------------------------------------------------------
-
 _named = partial(Rule, kind=Kind.HOST, is_private=_is_named)
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-# `[rank0]: ` begins every other line of a log: a prefilter alone, `_is_before_lines` decides.
+# `[rank0]: ` begins every other line of a log.
 _INDEXED = (
     rf"(?i:{'|'.join(sorted(INDEXED_WORDS - HOST_WORDS))})(?![A-Za-z])"
     r"[^\-:\]]{0,62}-?[^\-:\]]{0,62}[:\]]"
@@ -185,7 +174,6 @@ _RULES = (
         r"(?<![\w.\-])(?P<host>[A-Za-z][\w.\-]++):[0-9]+:[0-9]+ \[[0-9]+\] [NR]CCL[^\n]*",
         "0:0 [0] nccl|0:0 [0] rccl",
     ),
-    _named(r"\[(?P<host>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b", "]:0"),
     # Open MPI puts the machine and the process in front of a line, Ansible the machine.
     Rule(
         rf"\[(?P<host>{_MACHINE})(?:\.[\w.\-]+)?:[0-9]{{3,}}(?::[0-9]+)*\] ",
@@ -204,9 +192,8 @@ _RULES = (
         kind=Kind.HOST,
     ),
     _named(
-        r"^(?P<host>[A-Za-z][\w.\-]*) \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b"
-        r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]"
-        r"|^(?P<of_recap>[A-Za-z][\w.\-]*)\s+: ok=[0-9]+ +changed=",
+        r"^(?P<host>[A-Za-z][\w.\-]*)(?: \| (?:SUCCESS|CHANGED|FAILED|UNREACHABLE)\b|\s+: ok=[0-9])"
+        r"|^(?:ok|changed|fatal|failed|skipping|unreachable): \[(?P<of_task>[A-Za-z][\w.\-]*)\]",
         shape=r"\A(?:[A-Za-z][\w.\-]* \| [A-Z]|[a-z]+: \[[A-Za-z]|[A-Za-z][\w.\-]*\s+: ok=0)",
         flags=re.MULTILINE,
     ),
@@ -224,35 +211,28 @@ _RULES = (
         r"(?P<host>[A-Za-z][\w\-]*[\d\[][\w\-\[\],]*):",
         "srun: error|slurmstepd: error|salloc: error|sbatch: error|clush|pdsh",
     ),
-    _named(r"\b(?:STEP|JOB) \S+ ON (?P<host>[\w\-\[\],]+)", " on "),
-    _named(r"\b(?:remote )?peer (?P<host>[A-Za-z][\w.\-]*)(?:<|&lt;)", "peer "),
     _named(
-        r"\([\"']?(?P<host>[A-Za-z][\w.]*-[\w.\-]*|"
+        r"\b(?:STEP|JOB) \S+ ON (?P<host>(?=\S*[0-9])[\w\-\[\],]+)"
+        r"|\b(?:remote )?peer (?P<peer>[A-Za-z][\w.\-]*)(?:<|&lt;)"
+        r"|\[(?P<in_brackets>[A-Za-z][A-Za-z0-9.\-]+)\]:[0-9]{2,5}\b"
+        r"|\([\"']?(?P<with_port>[A-Za-z][\w.]*-[\w.\-]*|"
         r"[A-Za-z][\w.]*\d[\w.]*(?=[\"']?, ?[0-9]{5}\)))[\"']?, ?[0-9]{4,5}\)",
-        ", 0)|,0)",
+        " on |peer |]:0|, 0)|,0)",
     ),
     _named(
-        r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER|SLURM_JOB_USER|"
-        r"username)[\"']?\s{0,2}[=:][ \t]{0,2}[\"']?"
-        r"(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
+        r"\b(?:(?:SUDO_|SLURM_JOB_)?USER|LOGNAME|USERNAME|username)[\"']?\s{0,2}[=:][ \t]{0,2}"
+        r"[\"']?(?P<user>[A-Za-z_][\w.\-]{0,31})(?![\w/@:])",
         "user|logname",
     ),
     _named(
         r"(?<![\w.+\-])(?P<user>[a-z_][\w.\-]{0,31})@(?P<host>[A-Za-z][A-Za-z0-9\-]+)(?![\w.])", "@"
     ),
     _named(
-        r"\b(?:[Hh]ost ?[Nn]ame|HOSTNAME|HOST|NODE_NAME|node_name|nodename|node|host|MASTER_ADDR|"
-        r"master_addr|"
-        r"SLURMD_NODENAME|\w*NODELIST|rdzv_endpoint|rdzv-endpoint|rdzv_host|Local host|Node)"
+        r"\b(?i:(?:local )?host(?: ?name)?|node(?:_?name)?|master_addr|slurmd_nodename|\w*nodelist|"
+        r"rdzv[_\-]endpoint|rdzv_host)"
         r"[\"']?\s{0,2}[=:]\s{0,24}[\"']?(?P<host>[A-Za-z][\w.\-\[\],]*[\d\-.][\w.\-\[\],]*)"
         r"(?![\w.\-\[\],(])",
         "host|node|master_addr|rdzv",
-    ),
-    _named(
-        r"^-{8,}\n(?P<host>[A-Za-z][\w.\-]*[\d\[][\w.\-\[\],]*)\n-{8,}$",
-        shape=r"\A-{8,}\Z",
-        flags=re.MULTILINE,
-        over=400,
     ),
     Rule(
         rf"(?<![\w.\-/@])(?:{_LABEL}\.){{1,8}}(?i:{_DOMAINS}){_END}",
@@ -271,6 +251,5 @@ _RULES = (
 
 
 def machines_in(text: str) -> Iterator[SecretSpan]:
-    """Addresses by their own shape, names of machines and people by what stands around them."""
     for one in _RULES:
         yield from one.found_in(text)

@@ -1,15 +1,13 @@
-"""Files on their way out: our own documents by field, everybody else's as text.
-
-Each field of our own documents is a name that we gave, which is kept, or text, which is searched. A
-field means the same in every document of ours, so one table by name serves all schemas; what is not
-in it is searched. Bytes come in and bytes go out: nothing is opened here.
+"""Files on their way out: our own documents by field, everybody else's as text. A field means the
+same in every document of ours, so one table by name serves all schemas; what is not in it is text.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import yaml
@@ -37,18 +35,16 @@ _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL, _CODE = (".sh", ".bash"), (".py",)
 _LONGEST_TEXT = 4 << 20  # a longer one is looked at in parts
 _MOST_SPANS = 500  # kept of one file for people; all are counted
-# The end of a line that does not belong together with the next one: no name in front of its value,
-# no folded value, no wrapped base64.
+# The end of a line that does not belong together with the next one.
 _END_OF_TEXT = re.compile(rb"\n(?<![:=|>\\,({\[\-+]\n)(?<![A-Za-z0-9+/=]{40}\n)(?![ \t])")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
 class NotTextError(ValueError):
-    """These bytes are no text that can be read, so nothing can be promised about them."""
+    """These bytes are no text."""
 
 
 def looks_like_text(first: bytes) -> bool:
-    """No archive, no picture, no program: those hold control characters that no log does."""
     head = first[: 1 << 16]
     return b"\0" not in first and len(_CONTROL.findall(head)) * 50 <= len(head)
 
@@ -62,8 +58,8 @@ def as_bytes(text: str) -> bytes:
 
 
 def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> tuple[bytes, int] | None:
-    """A user's own file: its text is scrubbed, other bytes stay; and how many stretches were
-    replaced. None: it holds something private and is no text.
+    """A user's own file, and how many stretches of it were replaced. None: it holds something
+    private and is no text.
     """
     if b"\0" in data:
         return None if scrubber.text(data.decode("latin-1")).taken else (data, 0)
@@ -75,8 +71,6 @@ def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> tuple[bytes, int]
 
 @dataclass
 class Account:
-    """What was taken out of one file."""
-
     counts: Counter[Kind] = field(default_factory=Counter)
     spans: list[Replacement] = field(default_factory=list)
 
@@ -90,13 +84,13 @@ class Account:
         return dict(Counter(GROUPS[kind] for kind in self.counts.elements()))
 
 
+@dataclass(frozen=True)
 class FileScrubber:
-    """One bundle's files: all are learnt from, then all are scrubbed. `ours`: a document that we
-    wrote. What cannot be read as text is a NotTextError.
+    """Files are learnt from, then scrubbed. `ours`: a document that we wrote. What is no text is a
+    NotTextError.
     """
 
-    def __init__(self, scrubber: Scrubber) -> None:
-        self.scrubber = scrubber
+    scrubber: Scrubber
 
     def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
         for text, documents in _parts(name, pieces, ours):
@@ -108,9 +102,7 @@ class FileScrubber:
     def scrub(
         self, name: str, pieces: Iterable[bytes], account: Account, *, ours: bool
     ) -> Iterator[bytes]:
-        """The same bytes wherever nothing is taken out; but a YAML document of ours is written
-        anew in any case, so that nothing is in it that was not understood.
-        """
+        """A YAML document of ours is written anew, so that nothing unparsed ships."""
         line = 1
         for text, documents in _parts(name, pieces, ours):
             if documents is not None:
@@ -195,9 +187,7 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _comments(name: str, text: str) -> str:
-    """Every comment of a YAML document, a line each and without its `#`, for a value may go on in
-    the next one: all that stands between the document's tokens.
-    """
+    """Every comment of a YAML document: all that stands between its tokens."""
     if not name.lower().endswith(_YAML) or "#" not in text:
         return ""
     marks = [(token.start_mark.index, token.end_mark.index) for token in yaml.scan(text)]
@@ -219,15 +209,11 @@ def _written(name: str, documents: list[Any], like: str) -> str:
 
 
 def _text_only(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same pieces; NotTextError where the first, or a later one, is no text."""
     for number, piece in enumerate(pieces):
         if b"\0" in piece or (number == 0 and not looks_like_text(piece)):
             raise NotTextError
         yield piece
 
-
-# Documents: keys, values, nesting, JSON inside a JSON string, name and value pairs
-# -------------------------------------------------------------------------------------------------
 
 Path = tuple[int | str, ...]
 
@@ -238,15 +224,11 @@ _PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
 
 
 class ScrubError(AortaError):
-    """Something that must be scrubbed cannot be; nothing is written."""
-
     kind = "scrub"
 
 
 @dataclass
 class _Walk:
-    """One document's way through the scrubber; `learning` only looks."""
-
     scrubber: Scrubber
     learning: bool
     account: Account
@@ -260,7 +242,8 @@ class _Walk:
         if isinstance(value, str):
             return self._name(value, path) if tree else self._string(value, path, named)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return self._number(value, path, named)
+            kind = self._kind(named, str(value))
+            return self._whole(str(value), kind, path) if kind else value
         return value
 
     def _mapping(self, mapping: Mapping[Any, Any], path: Path, tree: bool | None) -> dict[Any, Any]:
@@ -270,27 +253,18 @@ class _Walk:
             named = pair_name if pair_name and key in _PAIR_VALUES else key
             new_key = self._key(key, path) if isinstance(key, str) else key
             if new_key in after:
-                raise ScrubError(
-                    f"two keys become {new_key!r} once scrubbed; rename one in the run's own files",
-                    where=path_of(path),
+                problem = (
+                    f"two keys become {new_key!r} once scrubbed; rename one in the run's files"
                 )
+                raise ScrubError(problem, where=path_of(path))
             step = new_key if isinstance(new_key, str) else str(new_key)
             below = _below(tree, str(key), value)
             after[new_key] = self.value(value, (*path, step), str(named), below)
         return after
 
     def _key(self, key: str, path: Path) -> str:
-        """A key in our tables is ours; every other one is text, and may name private things."""
         is_ours = key in _OWN_KEYS
         return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
-
-    def _name(self, value: str, path: Path) -> str:
-        if self.learning:
-            self.scrubber.learn_name(value)
-            return value
-        scrubbed = self.scrubber.name(value, where=path_of(path))
-        self.account.add(scrubbed)
-        return scrubbed.text
 
     def _sequence(
         self, items: list[Any], path: Path, named: str | None, tree: bool | None
@@ -305,47 +279,46 @@ class _Walk:
         return after
 
     def _string(self, value: str, path: Path, named: str | None) -> str:
-        kind = self._announced(named, value) if self.scrubber.rules.detect else None
-        if kind and not PLACEHOLDER.fullmatch(value) and not self.scrubber.is_kept(value):
+        kind = self._kind(named, value)
+        is_kept = value in self.scrubber.rules.keep or PLACEHOLDER.fullmatch(value)
+        if kind and not is_kept:
             return self._whole(value, kind, path)
         text = self._text(value, path)
         return as_plain_word(text) if path and path[-1] in _RUN_BY_A_SHELL else text
 
-    def _number(self, value: float, path: Path, named: str | None) -> Any:
-        if named is not None and self.scrubber.rules.detect and announces_secret(named):
-            text = str(value)
-            if is_secret_value(named, text):
-                return self._whole(text, Kind.CREDENTIAL, path)
-        return value
-
-    def _announced(self, named: str | None, value: str) -> Kind | None:
-        if named is None or not value.strip():
+    def _kind(self, named: str | None, value: str) -> Kind | None:
+        """Of a value whose name says that all of it is private."""
+        if named is None or not value.strip() or not self.scrubber.rules.detect:
             return None
         if announces_secret(named):
             return Kind.CREDENTIAL if is_secret_value(named, value) else None
         if may_announce_secret(named) and is_dense(value):
             return Kind.CREDENTIAL
         low = named.lower().lstrip("_")
-        is_name = " " not in value and "/" not in value and ":" not in value
-        if not is_name or is_generic(value) or is_public_domain(value) or _is_numeric(value):
+        is_name = not set(" /:") & set(value) and any(map(str.isalpha, value))
+        if not is_name or is_generic(value) or is_public_domain(value):
             return None
         if low in HOST_NAMES:
             return Kind.HOST
         return Kind.USER if low in USER_NAMES else None
 
-    def _whole(self, value: str, kind: Kind, path: Path) -> str:
-        if self.learning:
-            self.scrubber.remember(kind, value)
-            return value
-        scrubbed = self.scrubber.whole(value, kind, where=path_of(path))
-        self.account.add(scrubbed)
-        return scrubbed.text
+    def _name(self, value: str, path: Path) -> str:
+        return self._put(value, path, lambda _name: None, self.scrubber.name)
 
     def _text(self, value: str, path: Path) -> str:
+        return self._put(value, path, self.scrubber.learn, self.scrubber.text)
+
+    def _whole(self, value: str, kind: Kind, path: Path) -> str:
+        remember, whole = self.scrubber.remember, self.scrubber.whole
+        return self._put(value, path, partial(remember, kind), partial(whole, kind=kind))
+
+    def _put(
+        self, value: str, path: Path, learn: Callable[[str], None], scrub: Callable[..., Scrubbed]
+    ) -> str:
         if self.learning:
-            self.scrubber.learn(value)
+            learn(value)
             return value
-        scrubbed = self.scrubber.text(value, where=path_of(path))
+        scrubbed = scrub(value, where=path_of(path))
         self.account.add(scrubbed)
         return scrubbed.text
 
@@ -357,9 +330,7 @@ def learn_document(scrubber: Scrubber, document: Any) -> None:
 def scrub_document(
     scrubber: Scrubber, document: Any, account: Account | None = None, *, within: str = ""
 ) -> Any:
-    """The same document with private keys and values replaced, of which `account` takes note;
-    places begin with `within`.
-    """
+    """With private keys and values replaced, of which `account` takes note."""
     walk = _Walk(scrubber, learning=False, account=account or Account())
     return walk.value(document, (within,) if within else (), None)
 
@@ -375,7 +346,3 @@ def _below(tree: bool | None, key: str, value: object) -> bool | None:
     texts = value if isinstance(value, list) else [value]
     is_name = key in NAMES and all(isinstance(text, str) for text in texts)
     return True if tree is None and is_name else tree
-
-
-def _is_numeric(value: str) -> bool:
-    return not any(c.isalpha() for c in value)

@@ -1,6 +1,5 @@
-"""What a detector is given (a text), what it gives back (stretches that may not leave, and what
-kind of thing each is), and what stands there afterwards: one value has one placeholder wherever it
-appears, and nothing maps back.
+"""What a detector is given (a text), what it gives back (stretches that may not leave), and what
+stands there afterwards: one value has one placeholder, and nothing maps back.
 """
 
 import re
@@ -9,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 _ONE_DIGIT = bytes.maketrans(b"123456789", b"000000000")
@@ -17,19 +17,14 @@ _LIKE_I = {0x131: "i", 0x307: None}  # for `re.IGNORECASE` these are an i
 _SHAPES_KNOWN = 1 << 12  # of each rule
 
 
-def shape_of(text: str) -> str:
-    """Every number is one `0`: `10.1.2.3` has the shape `0.0.0.0`. The lines of a log have few."""
-    return _ZEROS.sub("0", _with_one_digit(text))
-
-
 def _with_one_digit(text: str) -> str:
     data = text.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
     return data.decode("utf-8", "surrogatepass")
 
 
 class Text(str):
-    """A text that many detectors look at. Its lines are grouped by shape, and a detector tries its
-    patterns only in lines of a shape in which they can match.
+    """Its lines are grouped by shape, in which every number is one `0`: `10.1.2.3` has the shape
+    `0.0.0.0`. A detector tries its patterns only in lines of a shape in which they can match.
     """
 
     @cached_property
@@ -45,7 +40,6 @@ class Text(str):
         return found
 
     def lines_like(self, may_match: Callable[[str], object]) -> Iterator[tuple[int, int]]:
-        """(start, end) of every line whose shape passes."""
         for shape, lines in self._shapes.items():
             if may_match(shape):
                 yield from lines
@@ -69,24 +63,10 @@ class Kind(StrEnum):
     USER = "USER"
 
 
-GROUPS: dict[Kind, str] = {
-    Kind.CREDENTIAL: "secrets",
-    Kind.TEXT: "patterns",
-    Kind.PATH: "paths",
-    Kind.EMAIL: "addresses",
-    Kind.IPV4: "addresses",
-    Kind.IPV6: "addresses",
-    Kind.MAC: "addresses",
-    Kind.HOST: "addresses",
-    Kind.USER: "names",
-}
-"""How counts are reported: `paths`, `addresses`, `secrets`, `patterns`, `names`."""
+_NO_ADDRESSES = {"SECRET": "secrets", "TEXT": "patterns", "PATH": "paths", "USER": "names"}
+GROUPS: dict[Kind, str] = {kind: _NO_ADDRESSES.get(kind, "addresses") for kind in Kind}
 
-_KIND_OF_GROUP: Mapping[int | str, Kind] = {
-    "host": Kind.HOST,
-    "user": Kind.USER,
-    "path": Kind.PATH,
-}
+_KIND_OF_GROUP: Mapping[int | str, Kind] = {kind.lower(): kind for kind in Kind}
 
 PLACEHOLDER = re.compile(rf"<({'|'.join(Kind)}):([1-9]\d*)>")
 _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
@@ -102,14 +82,12 @@ class SecretSpan(NamedTuple):
 
 
 class Rule:
-    """What many detectors are lists of: a pattern whose matches may not leave.
+    """A pattern whose matches may not leave.
 
-    A line is searched if it has one of the hints (as the keywords of gitleaks), which are separated
-    by `|`, without capitals, and have a `0` for each of their numbers; or if its shape matches. A
+    A line is searched if its shape has one of the hints, as the keywords of gitleaks, or matches. A
     match goes at most `over` characters over the end of its line. Of a match with named groups
     these go, as `host`, `user` or `path` where that is their name and else as the rule's kind; of
-    any other match all. `is_private` is given a value and the match that it is part of; `trailing`
-    is punctuation that is no part of a value.
+    any other match all. `trailing` is punctuation that is no part of a value.
     """
 
     def __init__(
@@ -159,33 +137,24 @@ def without_capitals(shape: str) -> str:
 
 
 def without_overlap(findings: Iterable[SecretSpan], text: str) -> list[SecretSpan]:
-    """Findings in order, without overlap, and never touching a placeholder."""
+    """In order, and never touching a placeholder."""
     merged: list[SecretSpan] = []
-    for finding in sorted(findings, key=_order):
+    for finding in sorted(findings, key=lambda one: (one.start, -one.end, _STRENGTH[one.kind])):
         last = merged[-1] if merged else None
         if last is not None and finding.start < last.end:
             merged[-1] = _union(last, finding, text)
         elif finding.start < finding.end:
             merged.append(finding)
     taken = [match.span() for match in PLACEHOLDER.finditer(text)]
-    if not taken:
-        return merged
     return [part for finding in merged for part in _outside(finding, taken, text)]
 
 
-def _order(finding: SecretSpan) -> tuple[int, int, int]:
-    start, end, kind, _ = finding
-    return start, -end, _STRENGTH[kind]
-
-
 def _union(first: SecretSpan, second: SecretSpan, text: str) -> SecretSpan:
-    if second.end <= first.end and _STRENGTH[first.kind] <= _STRENGTH[second.kind]:
-        return first
-    kind = min(first.kind, second.kind, key=_STRENGTH.__getitem__)
-    if (second.start, second.end) == (first.start, first.end):
-        return first if kind is first.kind else second
+    strongest = min(first, second, key=lambda one: _STRENGTH[one.kind])
     end = max(first.end, second.end)
-    return SecretSpan(first.start, end, kind, text[first.start : end])
+    if (strongest.start, strongest.end) == (first.start, end):
+        return strongest
+    return SecretSpan(first.start, end, strongest.kind, text[first.start : end])
 
 
 def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> Iterable[SecretSpan]:
@@ -193,17 +162,14 @@ def _outside(finding: SecretSpan, taken: list[tuple[int, int]], text: str) -> It
     last = bisect_left(taken, (finding.end, 0))
     inside = [span for span in taken[first:last] if span[1] > finding.start]
     if not inside:
-        yield finding
-        return
-    at = finding.start
-    for start, end in [*inside, (finding.end, finding.end)]:
-        if at < start:
-            yield SecretSpan(at, start, finding.kind, text[at:start])
-        at = max(at, end)
+        return [finding]
+    edges = [finding.start, *chain.from_iterable(inside), finding.end]
+    parts = zip(edges[::2], edges[1::2], strict=True)
+    return [SecretSpan(at, end, finding.kind, text[at:end]) for at, end in parts if at < end]
 
 
 class Placeholders:
-    """Numbers values in the order they are first met. They are never written."""
+    """Numbers values in the order they are first met."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[Kind, str], str] = {}
@@ -217,7 +183,7 @@ class Placeholders:
         return given
 
     def step_over(self, text: str) -> None:
-        """Text scrubbed earlier keeps its placeholders; their numbers are not given again."""
+        """Numbers of placeholders that a text has already are not given again."""
         for kind, number in PLACEHOLDER.findall(text):
             self._last[Kind(kind)] = max(self._last.get(Kind(kind), 0), int(number))
 

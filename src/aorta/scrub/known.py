@@ -1,7 +1,6 @@
-"""What is looked for everywhere, with or without its context: the user's own patterns (text in
-which `*` and `?` are wildcards, or `re:` and a regular expression), and values that were found
-once. Both in every spelling that a file gives them; and what stands behind percent, JSON and HTML
-escapes, base64 and hexadecimal, taken off one layer at a time.
+"""What is looked for everywhere: the user's own patterns and values that were found once, in every
+spelling that a file gives them; and what stands behind percent, JSON and HTML escapes, base64 and
+hexadecimal, taken off one layer at a time.
 """
 
 import base64
@@ -11,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from os.path import commonprefix
 from urllib.parse import quote, quote_plus, unquote
 
@@ -26,11 +25,7 @@ _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
 
 
 def _raw(text: str) -> bytes:
-    """Also of bytes that are no UTF-8, and of half a pair that a JSON document names."""
-    try:
-        return text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
 
 
 SPELLINGS: tuple[Callable[[str], str], ...] = (
@@ -45,14 +40,11 @@ SPELLINGS: tuple[Callable[[str], str], ...] = (
     lambda text: text.replace("/", "\\/"),
     lambda text: text.replace(" ", "\\ "),
 )
-"""How one text looks inside JSON (also twice), a URL, HTML and a shell line."""
 
 
 def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """Patterns ready for use, or one line saying which is wrong.
-
-    Text that also reads as a regular expression is searched for as both: taking out too much can be
-    mended.
+    """Text in which `*` and `?` are wildcards, or `re:` and a regular expression. Text that also
+    reads as one is searched for as both: taking out too much can be mended.
     """
     found: list[re.Pattern[str]] = []
     for pattern in patterns:
@@ -60,9 +52,7 @@ def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
             found.append(_regular(pattern[3:], pattern))
             continue
         if not pattern.strip(" *?"):
-            raise UsageError(
-                f"scrub pattern {pattern!r} matches everything; give some text to look for"
-            )
+            raise UsageError(f"scrub pattern {pattern!r} matches everything; give some text")
         found.append(_wildcards(pattern))
         if _LOOKS_REGULAR.search(pattern):
             try:
@@ -73,21 +63,19 @@ def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
 
 
 def split_patterns(option: str) -> tuple[str, ...]:
-    """`P[,P...]` as it stands on a command line; a regular expression keeps its commas."""
+    """`P[,P...]` of a command line; a regular expression keeps its commas."""
     if option.startswith("re:"):
         return (option,)
     return tuple(part for part in (piece.strip() for piece in option.split(",")) if part)
 
 
 def patterns_in(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[SecretSpan]:
-    for pattern in patterns:
-        for match in pattern.finditer(text):
-            if match.group():
-                yield SecretSpan(match.start(), match.end(), Kind.TEXT, match.group())
+    for match in chain.from_iterable(pattern.finditer(text) for pattern in patterns):
+        if match.group():
+            yield SecretSpan(match.start(), match.end(), Kind.TEXT, match.group())
 
 
 def _wildcards(pattern: str) -> re.Pattern[str]:
-    """The text in every spelling that JSON, a URL, HTML or a shell line gives it."""
     pieces = re.split(r"([*?])", pattern)
     bodies = dict.fromkeys(
         "".join(_WILD.get(piece) or re.escape(spelt(piece)) for piece in pieces)
@@ -97,32 +85,27 @@ def _wildcards(pattern: str) -> re.Pattern[str]:
     return re.compile("|".join([*bodies, *recorded]), re.IGNORECASE)
 
 
-# What stands for digits where a failure is recorded: a slot, or a part of a drafted pattern.
-_ANY_DIGITS = r"(?:\d|<\*>|\[[^\]\s]{1,12}\][+*?]?|\\d[+*?]?){1,40}"
-_TELLING = 10  # characters of a value's beginning that are the value, whatever follows
+_SLOT = r"(?:\d{0,9}<\*>|\d{0,9}\[[^\]\s]{1,12}\][+*?]?|\\d[+*?]?|\d){1,40}"
 
 
 def _as_recorded(value: str) -> list[str]:
-    """Expressions for a value whose digits a recorded failure no longer holds; none without
-    digits.
+    """An expression for a value whose digits a recorded failure, or a pattern that was drafted from
+    it, no longer holds; none without digits.
     """
-    pieces = re.split(r"\d+", value)
-    if len(pieces) < 2 or sum(map(len, pieces)) < _SHORTEST:
+    first, *rest = re.split(r"\d+", value)
+    if not rest or len(first + "".join(rest)) < _SHORTEST:
         return []
-    # A drafted pattern escapes what is no letter.
-    texts = ["".join(c if c.isalnum() else rf"\\?{re.escape(c)}" for c in p) for p in pieces]
-    begun = [rf"{texts[0]}(?=<\*>|\[).{{1,12}}?[>\]][+*?]?"] if len(pieces[0]) >= _TELLING else []
-    return [_ANY_DIGITS.join(texts), *begun]
+    texts = ["".join(c if c.isalnum() else rf"\\?{re.escape(c)}" for c in p) for p in rest]
+    start = "".join(c if c.isalnum() else rf"\\?{re.escape(c)}" for c in first)
+    whole = _SLOT.join([start, *texts])
+    return [whole, f"{start}{_SLOT}"] if len(first) >= _TELLING else [whole]
 
 
 def _regular(expression: str, shown: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(expression)
     except re.error as wrong:
-        raise UsageError(
-            f"scrub pattern {shown!r} is not a regular expression: {wrong}; "
-            "leave out `re:` to look for the text itself"
-        ) from None
+        raise UsageError(f"scrub pattern {shown!r} is no regular expression: {wrong}") from None
     if pattern.match(""):
         raise UsageError(f"scrub pattern {shown!r} matches nothing at all; make it match some text")
     return pattern
@@ -130,12 +113,13 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
 
 _LETTER_OR_DIGIT = re.compile("[A-Za-z0-9]")
 _SHORTEST_NAME = 4  # letters of a host's name that is looked for without its domain
+_TELLING = 10  # characters of a value's beginning that are the value, whatever follows
 _SHORTEST = 6  # characters of a secret that is looked for where nothing announces it
 _PLAIN_WORD = re.compile(r"[A-Za-z]{1,9}\Z|\d{1,7}\Z")
 
 
 class KnownValues:
-    """Grows while content is surveyed. All encodings of a value lead to that value."""
+    """All encodings of a value lead to that value."""
 
     def __init__(self) -> None:
         self._added: set[tuple[Kind, str]] = set()
@@ -161,9 +145,7 @@ class KnownValues:
             self._spell(kind, value, value)
 
     def _add_secret(self, value: str) -> None:
-        """As it is, in capitals and in small letters, line by line, and in one line, as YAML folds
-        it or as a program reads it that was written over several.
-        """
+        """As it is, in capitals and in small letters, line by line, and folded into one line."""
         lines = [line.strip(" \t\\\"'") for line in value.splitlines()]
         for part in dict.fromkeys((value, " ".join(lines), "".join(lines), *lines)):
             # Too common a word is hidden where it stands, and not hunted for elsewhere.
@@ -178,7 +160,6 @@ class KnownValues:
             self._others.add(spelt(text), (kind, value))
 
     def found_in(self, text: str) -> Iterator[SecretSpan]:
-        """Where a known value stands; a host in any case, a host and a user as whole words."""
         yield from self._hosts.found_in(_without_capitals(text))
         yield from self._users.found_in(text)
         yield from self._others.found_in(text)
@@ -189,12 +170,11 @@ class KnownValues:
 
 
 def _without_capitals(text: str) -> str:
-    """Of ASCII, with every character where it was."""
-    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+    return _raw(text).lower().decode("utf-8", "surrogatepass")
 
 
 def _in_bytes(value: str) -> Iterator[str]:
-    """How the value looks in the middle of bytes that are written as base64 or hexadecimal."""
+    """In the middle of bytes that are written as base64 or hexadecimal."""
     data = _raw(value)
     yield from (data.hex(), data.hex().upper())
     for before in range(3):
@@ -204,7 +184,7 @@ def _in_bytes(value: str) -> Iterator[str]:
 
 
 class _Words:
-    """Words that are looked for together, in one pass over a text however many there are."""
+    """Words that are looked for together, in one pass over a text."""
 
     def __init__(self, *, is_name: bool) -> None:
         self._is_name = is_name
@@ -232,24 +212,16 @@ class _Words:
 
 
 def _any_of(words: list[str]) -> str:
-    """One expression for words in falling order, so that the longest is tried first; those with
-    one beginning share it.
-    """
+    """One expression for words in falling order; those with one beginning share it."""
     if len(words) == 1:
         return re.escape(words[0])
     begun = commonprefix(words)  # noqa: RUF071 - of characters, not of folders
     branches = (
-        _any_of(list(group)) for _, group in groupby((w[len(begun) :] for w in words), _first)
+        _any_of(list(group))
+        for _, group in groupby((word[len(begun) :] for word in words), lambda word: word[:1])
     )
     return f"{re.escape(begun)}(?:{'|'.join(branches)})"
 
-
-def _first(word: str) -> str:
-    return word[:1]
-
-
-# What a value hides behind
-# -------------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
@@ -263,9 +235,7 @@ _LONGEST = 2**20
 
 
 def decoded(text: str) -> Iterator[tuple[int, int, str]]:
-    """(start, end, what it says) of every stretch that is readable only after decoding. A word is
-    decoded once, however often it stands in the text.
-    """
+    """(start, end, what it says) of every stretch that is readable only after decoding."""
     for start, end in as_looked_at(text).lines_like(_SHAPE_OF_ESCAPE.search):
         for token in _TOKEN.finditer(text, start, end):
             if _ESCAPE.search(token.group()):
@@ -306,13 +276,7 @@ def _readable(data: bytes | None) -> str | None:
     if data is None:
         return None
     try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-16-le" if data[1::2].count(0) * 2 == len(data) else "utf-8")
     except UnicodeDecodeError:
-        try:
-            text = data.decode("utf-16-le")
-        except UnicodeDecodeError:
-            return None
-        if not text.isascii():
-            return None
-    printable = sum(c.isprintable() or c in "\r\n\t" for c in text)
-    return text if printable == len(text) else None
+        return None
+    return text if all(c.isprintable() or c in "\r\n\t" for c in text) else None

@@ -17,11 +17,10 @@ _login = partial(Rule, is_private=lambda value, _match: is_worth_hiding(value))
 _QUOTE = r"\\*[\"']"
 _PAIRS = r"auth|basic_?auth|http_?auth|\w*basicauth|\w*credentials?|creds|login|userpwd"
 _RULES = (
-    _login(r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:[^\s\"'<>/@]+)@", "://"),
-    # A password that holds a slash or an at-sign.
+    # A password may hold a slash or an at-sign.
     _login(
-        r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://[^\s/@:\"'<>]*:(?P<value>[^\s\"'<>]{1,128})"
-        r"@(?=[\w.\-]+(?::\d+)?(?:[/?\"'\s]|\Z))",
+        r"[A-Za-z][A-Za-z0-9+.\-]{1,20}://(?P<value>[^\s/@:\"'<>]*:(?:[^\s\"'<>/@]+(?=@)|"
+        r"[^\s\"'<>]{1,128}(?=@[\w.\-]+(?::\d+)?(?:[/?\"'\s]|\Z))))",
         "://",
     ),
     # Oracle's: a name, a slash, a password and the place.
@@ -30,7 +29,6 @@ _RULES = (
         r"[\w$#.\-]+/(?P<value>[^\s/@\"'][^\s@\"']*)@",
         "jdbc:oracle|sqlplus|sqlldr|expdp|impdp|rman",
     ),
-    # A token alone in front of the host.
     _login(r"\bhttps?://(?P<value>[A-Za-z0-9_\-]{16,})@", "://"),
     _login(
         r"[?&;](?:sig|x-amz-signature|x-amz-credential|x-amz-security-token|x-goog-signature|"
@@ -40,13 +38,13 @@ _RULES = (
     ),
     _login(
         r"\b(?:proxy-)?authorization[\"'\\]{0,4}\s*[:=,]\s*(?:[bfru]{0,2}[\"'\\]{1,4})?"
-        r"(?:(?:bearer|basic|token|digest|negotiate|apikey|aws4-hmac-sha256)\s+)?"
-        r"(?P<value>(?!(?:bearer|basic|token|digest|negotiate|apikey)\b)"
+        r"(?:(?:bearer|basic|token|digest|negotiate|ntlm|apikey|aws4-hmac-sha256)\s+)?"
+        r"(?P<value>(?!(?:bearer|basic|token|digest|negotiate|ntlm|apikey)\b)"
         r"[A-Za-z0-9+/_=.~\-]{6,}(?:[ \t]*,[ \t]*\w+=[^\s,\"']+)*)"
         r"|\bbearer\s+(?P<bearer>[A-Za-z0-9+/_=.~\-]{16,})"
-        r"|\bbasic\s+(?P<basic>[A-Za-z0-9+/]{12,}={0,2})(?![A-Za-z0-9])"
+        r"|\b(?:basic|auth plain)\s+(?P<basic>(?=\w*[0-9=])[A-Za-z0-9+/]{12,}={0,2})(?![A-Za-z0-9])"
         r"|\b(?:set-)?cookie[\"']?\s*:\s*[\"']?(?P<cookie>[^\r\n\"']+)",
-        "authorization|bearer|basic|cookie",
+        "authorization|bearer|basic|auth plain|cookie",
         flags=re.IGNORECASE,
     ),
     _login(
@@ -58,8 +56,9 @@ _RULES = (
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bnet use (?:\S+\s+\S+\s+(?=\S+\s+/user:)|[^\n]{0,120}?/user:\S+\s+(?!/))"
-        r"|\b[Pp]ass(?:word|phrase|code) (?:for|of) \S+: (?=\S*[0-9])(?=\S{6})"
-        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
+        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhttps?\s[^\n]{0,200}?-a\s+(?=\S+:)"
+        r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])"
+        r"|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
         r"|\bopenssl\b[^\n]{0,200}?\bpass:)"
         r"[\"']?(?P<value>[^\s\"']+)"
         r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
@@ -68,30 +67,25 @@ _RULES = (
         r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
         r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|htpasswd|pass:|sudo|passwd"
-        "|mc alias|mc config"
-        "|zip|0z|net use|password |passphrase |passcode |securestring|snmp",
+        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
+        "passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
     ),
     _login(
         rf"\b(?:{_PAIRS}|\w*authentication)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
         rf"[bru]?{_QUOTE}(?P<value>[^\"'\n]+?){_QUOTE}"
-        rf"|[.:]auth\(\s*{_QUOTE}(?P<alone>[^\"'\n]+?){_QUOTE}\s*\)"
-        rf"|\bURL(?:\.create)?\(\s*(?:{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*){{2}}"
-        rf"{_QUOTE}(?P<third>[^\"'\n]+?){_QUOTE}",
-        "auth|cred|login|userpwd|url(|url.create(",
+        rf"|[.:](?:auth|login)\(\s*{_QUOTE}(?P<alone>(?=\w*[0-9])[^\"'\n]+?){_QUOTE}\s*\)"
+        rf"|\b(?:URL(?:\.create)?|connect)\(\s*(?:{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*){{2}}"
+        rf"{_QUOTE}(?P<third>(?=[^\"'\n]*[0-9])[^\"'\n]+?){_QUOTE}",
+        "auth|cred|login|userpwd|url(|url.create(|connect(",
         flags=re.IGNORECASE,
     ),
     _login(
-        r"\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+"
+        r"(?i)\buser(?:name)?\s+\S+\s+pass(?:word|wd)?\s+"
         r"(?=\S*[0-9!#$%^&*~+])[\"']?(?P<value>[^\s\"']+)"
-        r"|\bauth[=:]\s*[\w.\-]+:(?P<of_pair>(?=\S*[A-Za-z])[^\s\"']{4,})",
-        " pass|auth=|auth:",
-    ),
-    _login(
-        r"(?i)\b(?:api|access|secret|auth) (?:key|token)\s+[\"']?"
-        r"(?P<value>(?=\w*[0-9])(?=\w*[A-Za-z])[\w\-]{16,})",
-        "api key|access key|secret key|auth key|api token|access token|auth token|secret token",
+        r"|\b(?:auth[=:]|cred(?:ential)?s?[:= ])\s*[\w.@\-]+(?::| ?/ ?)"
+        r"(?P<of_pair>(?=\S*[A-Za-z])(?=\S*[0-9])[^\s\"']{4,})",
+        " pass|auth=|auth:|cred",
     ),
     # What expect, pexpect and their like answer to a prompt.
     _login(
@@ -100,27 +94,22 @@ _RULES = (
         "assword|assphrase|asscode",
         over=200,
     ),
-    # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports, and
-    # Samba's `-U USER%PASSWORD`.
+    # Whatever the program: `-u USER -p PASSWORD`, where `-p 22` and `-p 80:80` are ports.
     _login(
         r"\s-[uU][= ]?\s*[\w.@\\\-]+\s+-[pP]\s*[\"']?"
         r"(?P<value>(?![\d:.]+(?:\s|/|\Z)|[\-/])[^\s\"']+)"
         r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)"
-        r"|\s-u\s*[\w.@\-]+,(?P<after_comma>(?=\S*[0-9])[^\s\"']+)",
-        "-u",
-    ),
-    # The next line of a long command of curl.
-    _login(
-        r"^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
-        r"(?P<value>[0-9]*[^\s\"'0-9][^\s\"']*)",
+        r"|\s-u\s*[\w.@\-]+,(?P<after_comma>(?=\S*[0-9])[^\s\"']+)"
+        r"|^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
+        r"(?P<after_colon>[0-9]*[^\s\"'0-9][^\s\"']*)",
         "-u",
         flags=re.MULTILINE,
     ),
     _login(
-        r"\b(?:identified\s+(?:with\s+\S+\s+)?by|(?:with|login|encrypted)\s+password|"
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?(?:by|as)|pragma\s+(?:re)?key|(?:with|login|encrypted)\s+password|"
         r"set\s+password\b[^'\n]*)"
         r"\s*=?\s*N?(?:'(?P<value>(?:[^'\n]|'')+)'|\"(?P<quoted>[^\"\n]+)\")",
-        "identified|password",
+        "identified|password|pragma",
         flags=re.IGNORECASE,
     ),
     # host:port:database:user:password, the whole line of a .pgpass; a backslash escapes a colon

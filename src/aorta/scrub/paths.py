@@ -79,12 +79,12 @@ def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSp
     remote = ((m.group()[1:].rstrip(_TRAILING), m.start() + 1) for m in _REMOTE.finditer(text))
     for path, at in itertools.chain(with_spaces, plain, remote):
         end = _private_part(path, private_roots)
-        if end and (not is_below_a_variable(text, at) or _spells_a_place_out(path, private_roots)):
+        is_whole = not is_below_a_variable(text, at) or path.startswith(private_roots)
+        if end and (is_whole or any(users_in(path))):
             yield SecretSpan(at, at + end, Kind.PATH, path[:end])
 
 
 def users_in(text: str) -> Iterator[str]:
-    """Names that own a home directory."""
     for match in _HOME.finditer(text):
         yield match["user"].rstrip(_TRAILING)
 
@@ -93,10 +93,6 @@ def is_below_a_variable(text: str, at: int) -> bool:
     """`"$here"/data/a.txt` in a shell script: what follows is a relative name."""
     start = max(0, at - _LONGEST_VARIABLE)
     return text[at - 1 : at] in {'"', "}"} and _VARIABLE.search(text, start, at) is not None
-
-
-def _spells_a_place_out(path: str, private_roots: tuple[str, ...]) -> bool:
-    return next(users_in(path), None) is not None or path.startswith(private_roots)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,10 +1,9 @@
 """The scrubber: text in, text without secrets and identities out, and a note of every place that
 changed.
 
-It works in two steps. *Learning* reads everything that will leave, and remembers each secret and
-name it finds; *scrubbing* then takes out what it found there and what it remembers, so that a token
-announced in one file is also gone from another where it stands alone. Every detector looks at every
-text, once. It knows nothing of files, bundles or verbs.
+*Learning* reads all that will leave, and remembers each secret and name it finds; *scrubbing*
+then takes out what it found there and what it remembers, so that a token announced in one file is
+also gone from another where it stands alone.
 """
 
 import re
@@ -30,7 +29,6 @@ from aorta.scrub.secrets import secrets_in
 LOOKED_FOR = tuple(
     detector.LOOKED_FOR for detector in (known_keys, assignments, logins, paths, addresses, known)
 )
-"""One line a detector, for people."""
 
 _LAYERS = 3  # base64 of a percent-encoded JSON string is as deep as real files go
 _MOST_KEPT = 500_000  # findings of texts that were learnt from: about 100 MB
@@ -44,7 +42,7 @@ _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
 
 @dataclass(frozen=True)
 class Identity:
-    """Who and where this site is, as far as the caller knows. None of it may leave."""
+    """Who and where this site is."""
 
     users: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
@@ -53,7 +51,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Rules:
-    """What to take out. `detect=False` leaves only the user's own patterns."""
+    """What to take out; `detect=False`: only the user's own patterns."""
 
     patterns: tuple[str, ...] = ()
     values: tuple[str, ...] = ()  # secrets that are known already
@@ -63,8 +61,6 @@ class Rules:
 
 
 class Replacement(NamedTuple):
-    """One replaced stretch of the original."""
-
     where: str
     value: str
     placeholder: str
@@ -80,9 +76,7 @@ class Scrubbed:
     def of(
         cls, text: str, taken: Iterable[tuple[SecretSpan, str]], where: str = "", line: int = 1
     ) -> "Scrubbed":
-        """The text with each of these stretches, which are in order, replaced. It begins at this
-        line of its file, or is what stands at `where` in a document.
-        """
+        """The text, which begins at this line of its file, with these stretches replaced."""
         parts: list[str] = []
         spans: list[Replacement] = []
         at = 0
@@ -96,8 +90,6 @@ class Scrubbed:
 
 
 class _Found(NamedTuple):
-    """What the detectors see in one text. Values that are known are no part of it."""
-
     findings: list[SecretSpan]
     encoded: list[tuple[int, int, str, "_Found"]]  # stretches, what each says, and what is in that
 
@@ -108,14 +100,13 @@ class _Found(NamedTuple):
 
 
 class Scrubber:
-    """One scrubber serves one bundle: the same value has the same placeholder in all of it."""
+    """The same value has the same placeholder in all that one scrubber is given."""
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
         self._patterns = compiled(self.rules.patterns)
         self._keep = frozenset(self.rules.keep)
         self._known = KnownValues()
-        self._names: set[str] = set()
         self._placeholders = Placeholders()
         self._learnt: dict[tuple[int, int, bool], _Found] = {}
         self._room = _MOST_KEPT
@@ -123,19 +114,17 @@ class Scrubber:
         self._roots = tuple(
             root.rstrip("/") for root in identity.roots if root.count("/") > 0 and root != "/"
         )
-        for kind, values in ((Kind.USER, identity.users), (Kind.HOST, identity.hosts)):
+        for kind, values in (
+            (Kind.USER, identity.users),
+            (Kind.HOST, identity.hosts),
+            (Kind.CREDENTIAL, self.rules.values),
+            (Kind.PATH, [root for root in self._roots if " " in root]),
+        ):
             for value in values:
                 self._known.add(kind, value)
-        for value in self.rules.values:
-            self._known.add(Kind.CREDENTIAL, value)
-        for root in self._roots:
-            if " " in root:
-                self._known.add(Kind.PATH, root)
 
     def learn(self, text: str, *, code: bool = False) -> None:
-        """Remember what is found here, so that it is known everywhere. `code`: a Python program,
-        in which a value without quotes is an expression.
-        """
+        """`code`: a value without quotes is an expression."""
         self._placeholders.step_over(text)
         if not self.rules.detect:
             return
@@ -152,16 +141,10 @@ class Scrubber:
             self._learnt[hash(text), len(text), code] = found
 
     def remember(self, kind: Kind, value: str) -> None:
-        if value in self._keep or (kind in _MISTAKEN and value in self._names):
+        if value in self._keep:
             return
         if kind not in _FOUND_BY_SHAPE and (kind is not Kind.PATH or " " in value):
             self._known.add(kind, value)
-
-    def learn_name(self, value: str) -> None:
-        """A name that we gave: in our texts it is no host, user or address."""
-        identity = self.rules.identity
-        if value not in identity.users and value not in identity.hosts:
-            self._names.add(value)
 
     def name(self, value: str, *, where: str) -> Scrubbed:
         """A name that we gave: only the user's patterns, known secrets and keys by shape go."""
@@ -171,7 +154,6 @@ class Scrubber:
         return self.replaced(value, where, without_overlap(found, value))
 
     def text(self, text: str, *, where: str = "", line: int = 1, code: bool = False) -> Scrubbed:
-        """The text with a placeholder for everything that was found in it or is known."""
         found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
         gone: Iterable[SecretSpan] = self._findings(text, found)
         if code:
@@ -194,11 +176,7 @@ class Scrubber:
         """A path inside the bundle, every part scrubbed, in characters any system takes."""
         return "/".join(as_plain_word(self.text(part).text) for part in name.split("/"))
 
-    def is_kept(self, value: str) -> bool:
-        return value in self._keep
-
     def _look(self, text: str, code: bool = False, layers: int = _LAYERS) -> _Found:
-        """Every detector once; then again on what stretches of the text say when decoded."""
         plain = as_looked_at(_without_colours(text))
         findings: list[SecretSpan] = []
         if self.rules.detect:
@@ -219,19 +197,14 @@ class Scrubber:
                 first = gone[0]
                 is_all = first.end - first.start == len(said)
                 yield SecretSpan(start, end, first.kind, first.value if is_all else said)
-        yield from filter(self._may_go, found.findings)
-        yield from filter(self._may_go, self._known.found_in(plain))
+        for one in (*found.findings, *self._known.found_in(plain)):
+            if one.value not in self._keep:
+                yield one
         yield from patterns_in(plain, self._patterns)
-
-    def _may_go(self, finding: SecretSpan) -> bool:
-        is_ours = finding.kind in _MISTAKEN and finding.value in self._names
-        return finding.value not in self._keep and not is_ours
 
 
 def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[SecretSpan]:
-    """Without hosts, users and addresses that are names in a Python program: `logging.INFO` and
-    `host = socket.gethostname()` name no machine. Those in its strings and comments stay.
-    """
+    """Without hosts, users and addresses that are names in a Python program."""
     written = [match.span() for match in _STRING_OR_COMMENT.finditer(text)]
     for one in findings:
         at = bisect_right(written, (one.start, len(text))) - 1
@@ -241,7 +214,6 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
 
 
 def _without_colours(text: str) -> str:
-    """With spaces where a terminal reads a command."""
     if "\x1b" not in text:
-        return text
+        return text  # the same object, with what is known of it
     return TERMINAL_SEQUENCE.sub(lambda match: " " * len(match.group()), text)

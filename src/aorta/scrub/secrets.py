@@ -1,13 +1,8 @@
-"""What gives a secret away: its own shape, the name it stands behind, or what is done with it. One
-set of rules for every package.
+"""What gives a secret away: its own shape, the name it stands behind, or what is done with it.
+Standard library only: a snapshot is also taken inside containers.
 
-The scrubber takes secrets out of what ships; a snapshot never lets them in. Imports the standard
-library alone, because the snapshot is also taken inside containers.
-
-Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends,
-sees only the first line of a private key, and knows no credential of the machine-learning world
-(see `benchmarks/scrubbing.py`, which counts both on one corpus). It is used in the tests as the
-second opinion.
+Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends. It
+is the second opinion of the tests.
 """
 
 import re
@@ -23,9 +18,7 @@ from aorta.scrub.vocabulary import announces_secret, is_dense, may_announce_secr
 REDACTED = "<redacted>"
 _UNBROKEN = re.compile(r"[A-Za-z0-9+=]{32,}")
 
-# How a value goes on behind the end of its line: behind a backslash, which may stand between two
-# strings that are joined; or as the only word of the next line, in a YAML or INI value and where a
-# long token was wrapped.
+# How a value goes on in the next line: behind a backslash, or as the only word there.
 _WORD = r"[A-Za-z0-9+/_\-.~!@#$%^&*]+={0,2}"
 _MORE = re.compile(
     r"\\\r?\n(?:[ \t]+(?!-|\w+=))?(?P<word>[^\s\"'`]+)"
@@ -72,7 +65,6 @@ def _goes_on(word: str, is_deeper: bool, length: int) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """The text with every secret in it taken out."""
     for finding in reversed(without_overlap(secrets_in(text), text)):
         text = text[: finding.start] + REDACTED + text[finding.end :]
     return text
@@ -82,8 +74,6 @@ def safe_value(name: str, value: str) -> str:
     """The value of a variable as it may be recorded. What looks like a key is one."""
     if announces_secret(name) or may_announce_secret(name):
         return REDACTED
-    return _UNBROKEN.sub(_without_key, without_secrets(value))
-
-
-def _without_key(found: re.Match[str]) -> str:
-    return REDACTED if is_dense(found[0]) else found[0]
+    return _UNBROKEN.sub(
+        lambda found: REDACTED if is_dense(found[0]) else found[0], without_secrets(value)
+    )
