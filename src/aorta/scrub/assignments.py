@@ -16,6 +16,7 @@ from aorta.scrub.vocabulary import (
     ALSO_ENGLISH,
     KEYS_OF_A_PROGRAM,
     NAMES_OF_TWO_WORDS,
+    PASSES_OF_A_PROGRAM,
     STATES,
     announces_secret,
     is_dense,
@@ -58,7 +59,7 @@ _JOINS = {
     join: re.compile(rf"(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})(?P<join>{pattern})")
     for join, pattern in {
         Join.ASSIGNED: rf"{_SPACE}{{0,60}}(?::{_SPACE}*{_TYPE}{_SPACE}*="
-        rf"(?={_SPACE}*[bruf]{{0,2}}{_QUOTE})|=>|[:?+!]{{0,3}}={{1,3}}|\uff1a|\uff1d)[*]{{0,2}}"
+        rf"(?={_SPACE}*[bruf]{{0,2}}{_QUOTE})|=>|[:?+!]{{0,3}}={{1,3}}|(?<=\s)[.]{{4,}}(?=\s)|\uff1a|\uff1d)[*]{{0,2}}"
         rf"{_SPACE}*",
         Join.LABELLED: rf"(?:{_SPACE}#?[0-9]{{1,2}})?{_SPACE}{{0,8}}:[*]{{0,2}}{_SPACE}*",
         Join.CELL: rf"{_SPACE}{{0,60}}{_BAR}{_SPACE}{{1,8}}",
@@ -194,7 +195,8 @@ def _place(text: str, name: re.Match[str]) -> _Place | None:
     join, match = joined
     near = max(0, begin - 48)
     words_before = text[near:begin].lower().split()
-    if name[0].lower() == "key" and words_before and words_before[-1] in KEYS_OF_A_PROGRAM:
+    of_a_program = {"key": KEYS_OF_A_PROGRAM, "pass": PASSES_OF_A_PROGRAM}
+    if words_before and words_before[-1] in of_a_program.get(name[0].lower(), ()):
         return None
     if join is Join.CELL and not _AFTER_BAR.search(text, near, begin):
         return None  # a pipe, and no table

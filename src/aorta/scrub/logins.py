@@ -56,6 +56,7 @@ _RULES = (
         r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
         r"|\bnet use (?:\S+\s+\S+\s+(?=\S+\s+/user:)|[^\n]{0,120}?/user:\S+\s+(?!/))"
+        r"|\boathtool\b[^\n]{0,80}?\s(?:-b|--base32)\s+"
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhttps?\s[^\n]{0,200}?-a\s+(?=\S+:)"
         r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])"
         r"|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
@@ -67,7 +68,7 @@ _RULES = (
         r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
         r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
+        "oathtool|curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
         "passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
     ),
     _login(
@@ -98,7 +99,7 @@ _RULES = (
     _login(
         r"\s-[uU][= ]?\s*[\w.@\\\-]+\s+-[pP]\s*[\"']?"
         r"(?P<value>(?![\d:.]+(?:\s|/|\Z)|[\-/])[^\s\"']+)"
-        r"|\s-U\s*[\"']?[\w.\\\-]+%(?P<after_percent>[^\s\"']+)"
+        r"|\s-U\s*[\"']?[\w.\\/\-]+%(?P<after_percent>[^\s\"']+)"
         r"|\s-u\s*[\w.@\-]+,(?P<after_comma>(?=\S*[0-9])[^\s\"']+)"
         r"|^[ \t]+(?:-u|--user|--proxy-user)[= ]*[\"']?[^\s:\"']*:"
         r"(?P<after_colon>[0-9]*[^\s\"'0-9][^\s\"']*)",

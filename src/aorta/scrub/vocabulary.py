@@ -31,7 +31,7 @@ NAMES_OF_TWO_WORDS = words(
     "auth key,deploy key,storage key,app key,root key,connection string,webhook url,webhook "
     "secret,sas url,verification code,security code,access code,auth code,otp code,recovery "
     "code,recovery codes,backup codes,seed phrase,recovery phrase,pass phrase,pass word,"
-    "password hash",
+    "password hash,user pin,so pin,pin code",
     ",",
 )
 PASSES_OF_A_PROGRAM = words(
@@ -64,7 +64,7 @@ STATES = words(
     "not no none is are was has have must should may can cannot will invalid incorrect wrong bad "
     "missing empty expired required optional unset set given provided accepted rejected refused "
     "denied failed failure mismatch unknown unexpected error found ok yes enabled disabled "
-    "hidden redacted masked removed please the a an this your use using see from for"
+    "hidden redacted masked removed inherit please the a an this your use using see from for"
 )
 """`password: incorrect` says what became of it."""
 PLACEHOLDERS = words(
@@ -149,12 +149,12 @@ PATHS = words("file path cwd run_dir output_dir directory error_file log_paths r
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(r"\w*(?:pa?ss?w(?:o?r)?d|passphrase|passcode|pwd|pw)s?\Z")
-_NOT_SECRETS = frozenset({"PWD", "OLDPWD", "oldpwd"})
+_NOT_SECRETS = frozenset({"PWD", "OLDPWD", "oldpwd", "issecret"})
 _A_PLACE = ("/", "~", ".", "$", "\\", "C:")
 _PLAIN_VALUE = re.compile(
     r"(?i)(?:true|false|none|null|nil|yes|no|on|off|unset|undefined|unknown|required|optional|"
     r"str|string|int|bytes|"
-    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?|\d+(?:\.\d+){2,3}|\$\{?\w+\}?(?::\$\{?\w+\}?)?|%\w+%|\*+|\.+|"
+    r"[-+]?\d*\.?\d+(?:e[-+]?\d+)?(?:[nmu]?s|%|[kMG]i?B)?|\$\{[\w.]+:[\w.]+|\d+(?:\.\d+){2,3}|\$\{?\w+\}?(?::\$\{?\w+\}?)?|%\w+%|\*+|\.+|"
     r"x{3,}|0x[0-9a-f]{1,16}|\\u\w{4}|<[^<>]*>|<\|[^\s]*\|>|\[[\w .,'\-]{0,40}\]|"
     r"(?:(?:bearer|basic|token) )?\$?\{\{?(?:[\w .:\[\]'\-]{0,40}\}?\})?)\Z"
 )
@@ -181,7 +181,7 @@ def announces_secret(name: str) -> bool:
         last in ALWAYS_SECRET
         or f"{before} {last}" in NAMES_OF_TWO_WORDS
         or _PASSWORD.match(last) is not None
-        or last.endswith(("apikey", "authtoken", "secretkey"))
+        or last.endswith(("apikey", "authtoken", "secretkey", "secret"))
     )
 
 
@@ -204,7 +204,7 @@ def is_secret_value(name: str, value: str) -> bool:
     low = name.lower()
     if low.endswith("pwd") and value.startswith(_A_PLACE):
         return False
-    if value.isdigit() and (names_a_password(name) or low.endswith(("code", "codes"))):
+    if value.isdigit() and (names_a_password(name) or low.endswith(("code", "codes", "pin"))):
         return len(value) >= 4
     is_name = _VARIABLE.match(value) is not None and announces_secret(value)
     is_known = is_name or value.lower() in TECHNICAL
