@@ -107,7 +107,7 @@ def _run(
         experiment=_Recipe(experiment),
         fingerprint={"bundle": str(folder)},
         expected=known_failure(experiment.oracle)
-        or failure_from_elsewhere(result.get("failure"), result.get("signature")),
+        or failure_from_elsewhere(result.get("failure")),
         private_trials=True,
     )
     with (

@@ -9,9 +9,8 @@ kernel for want of memory among them.
 
 import math
 import re
-import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
@@ -32,7 +31,7 @@ from aorta.core.failure import (
 from aorta.core.raised import causes_in, lines_outside_tracebacks
 from aorta.core.stats import Levels
 from aorta.core.templates import CANNOT_EXECUTE, progress_in, said_in, why_not_started
-from aorta.core.trial import SIGNALLED, Match, Outcome, TrialEnd, Watch, WatchedPattern
+from aorta.core.trial import SIGNALLED, Outcome, TrialEnd, Watch, WatchedPattern
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]
@@ -216,8 +215,6 @@ class MetricOracle(_Oracle):
     below: float | None = None
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
-    # The number is how many times its late values are its early ones: see `late_against_early`.
-    relative: bool = False
 
     @field_validator("good", "bad", mode="before")
     @classmethod
@@ -249,24 +246,18 @@ class MetricOracle(_Oracle):
             raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
         if bool(self.good) != bool(self.bad):
             raise UsageError("give both good and bad samples, or above or below")
-        if self.relative and (self.pattern is None or self.good):
-            raise UsageError("relative needs a pattern, and above or below")
 
     def watch(self) -> Watch:
         if self.pattern is None:
             return Watch(json_file=self.file)
-        numbers = WatchedPattern(
-            self.pattern, self.stream, stop=False, keep_last=True, every=self.relative
-        )
+        numbers = WatchedPattern(self.pattern, self.stream, stop=False, keep_last=True)
         return Watch(patterns=(numbers,))
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        problem = self._problem(end)
-        if problem is not None:
-            return _error(problem)
+        problem = (end.result or {}).get("metrics_problem")
+        if self.file is not None and problem is not None:
+            return _error(str(problem))
         value = self.value_of(end)
-        if value is None and self.relative and not end.failed and not end.timed_out:
-            return Classified(Outcome.CLEAN, "too few numbers to tell late ones from early ones")
         if value is None:
             return None if end.failed or end.timed_out else _error("the metric is missing")
         if not math.isfinite(value):
@@ -276,30 +267,12 @@ class MetricOracle(_Oracle):
             return _error(f"the metric {value:g} lies between good and bad")
         return Classified(Outcome.REPRODUCED if bad else Outcome.CLEAN, f"the metric is {value:g}")
 
-    def _problem(self, end: TrialEnd) -> str | None:
-        """Why this trial's number cannot be told from another trial's or stream's."""
-        if self.pattern is None:
-            said = (end.result or {}).get("metrics_problem")
-            return None if said is None else str(said)
-        last = self._last_matches(end)
-        if len({match.groups for match in last}) > 1:
-            said = " and ".join(f"{match.groups[0]} on {match.stream}" for match in last)
-            return f"the metric is {said}, written at the same moment; name one as its stream"
-        return None
-
-    def _last_matches(self, end: TrialEnd) -> list[Match]:
-        """The last match of each stream, if none came later on the other."""
-        found = [m for m in end.matches if m.pattern == self.pattern and m.groups]
-        return [m for m in found if m.at == max(other.at for other in found)]
-
     def value_of(self, end: TrialEnd) -> float | None:
         """The last number a pattern saw, or the one the executor brought back from the file."""
-        if self.relative:
-            seen = [match.numbers for match in self._last_matches(end)]
-            return late_against_early(seen[0], rises=self.above is not None) if seen else None
         if self.pattern is not None:
-            numbers = {match.groups[0] for match in self._last_matches(end)}
-            return _number(numbers.pop()) if len(numbers) == 1 else None
+            found = [m for m in end.matches if m.pattern == self.pattern and m.groups]
+            last = {m.groups[0] for m in found if m.at == max(other.at for other in found)}
+            return _number(last.pop()) if len(last) == 1 else None  # two streams may disagree
         value: object = (end.result or {}).get("metrics_file")
         for part in (self.key or "").split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -312,23 +285,6 @@ class MetricOracle(_Oracle):
             return value < self.below
         odds = Levels(self.good, self.bad).log_odds((value,))
         return odds > 0 if abs(odds) >= math.log(_ENOUGH_ODDS) else None
-
-
-_FEWEST = 8  # numbers that tell a trend
-
-
-def late_against_early(numbers: Sequence[float], *, rises: bool) -> float | None:
-    """How many times its first half the last quarter of a run is: the quarter of that which changed
-    least against the median. The first number warms up. None where there are too few.
-
-    >>> late_against_early([9.0, *[0.1] * 6, *[0.2] * 3], rises=True)
-    2.0
-    """
-    kept = list(numbers[1:])
-    if len(kept) < _FEWEST or min(kept) <= 0:
-        return None
-    late = sorted(kept[-(len(kept) // 4) :], reverse=not rises)
-    return late[len(late) // 4] / statistics.median(kept[: len(kept) // 2])
 
 
 def _tag(value: object) -> str:

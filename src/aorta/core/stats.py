@@ -89,15 +89,6 @@ def _percent(rate: float, digits: int) -> str:
     return f"{100 * rate:.0f}" if rate in {0, 1} else f"{100 * rate:.{digits}f}"
 
 
-def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
-    """Two-sided Fisher p-value for two observed counts."""
-    total, hits = trials_a + trials_b, hits_a + hits_b
-    low, high = max(0, hits - trials_b), min(hits, trials_a)
-    ways = [math.comb(trials_a, i) * math.comb(trials_b, hits - i) for i in range(low, high + 1)]
-    observed = ways[hits_a - low]
-    return sum(w for w in ways if w <= observed) / math.comb(total, hits)
-
-
 def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
     """One-sided Fisher p-value of so few hits of `a`, or fewer, at equal rates."""
     total, hits = trials_a + trials_b, hits_a + hits_b

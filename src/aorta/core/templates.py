@@ -21,22 +21,12 @@ from aorta.core.trial import TrialEnd
 TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 """What a terminal obeys and nobody reads: colours, titles, links."""
 
-_SENTENCE_END = re.compile(r"[.!?;](?=\s)")
-
 
 def shortened(text: str, longest: int) -> str:
-    """The text in at most so many characters, cut behind a sentence or else behind a word.
-
-    >>> shortened("No space left. Free some and try again", 30)
-    'No space left. …'
-    """
+    """The text in at most so many characters, cut behind a word."""
     if len(text) <= longest:
         return text
-    kept = text[: longest - 2]
-    sentences = [found.end() for found in _SENTENCE_END.finditer(kept)]
-    words = kept.rfind(" ")
-    at = next((end for end in reversed(sentences) if 2 * end >= longest), words)
-    return f"{kept[:at].rstrip()} …" if at > 0 else f"{kept} …"
+    return f"{text[: longest - 2].rsplit(' ', 1)[0]} …"
 
 
 ANYTHING = "<*>"
@@ -108,8 +98,6 @@ WRITER = re.compile(
     r"|(?P<service>[\w.-]*[_-]\d+)\s+\| )"
 )
 _MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
-_LOGFMT_LEVEL = re.compile(r"\b(?:level|lvl|severity)=(?i:error|fatal|critical|panic)\b")
-_LOGFMT_MESSAGE = re.compile(rf'\b(?:{"|".join(_MESSAGE_KEYS[::-1])})="([^"]+)"')
 _CODE_KEYS = ("code", "error_code", "errno")
 _TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
 
@@ -120,8 +108,6 @@ def lines_of(text: str) -> list[str]:
     for raw in re.split(r"[\r\n]+|\n", TERMINAL_SEQUENCE.sub("", text)):
         if raw.startswith("{") and raw.rstrip().endswith("}"):
             lines += _unfolded_json(raw)
-        elif _LOGFMT_LEVEL.search(raw) and (said := _LOGFMT_MESSAGE.search(raw)):
-            lines.append(f"ERROR: {said[1]}")
         elif HEADER in raw and "\\n" in raw:
             lines += raw.replace('\\"', '"').split("\\n")
         else:
@@ -275,7 +261,6 @@ _LAUNCHER = re.compile(
     # pytest's count of what failed
     r"^(?:=+ )?\d+ (?:failed|passed|errors?)\b.* in [\d.]+s\b"
 )
-_TARGET = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* \[(?:[^\]:]+:\d+: )?([^\]]+)\] Error ")
 _HARMLESS = re.compile(
     r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |"
     r"leaked semaphore|"
@@ -328,14 +313,6 @@ def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *reason, *_last(stderr)]))
     told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
     return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
-
-
-def targets_in(text: str, *said: Sequence[str]) -> tuple[str, ...]:
-    """The target that make could not build: words of a failure that speaks of no error itself."""
-    if any(is_error(line) for lines in said for line in lines):
-        return ()
-    found = next((m for line in lines_of(text) if (m := _TARGET.match(line))), None)
-    return (template(f"make failed to build {found[1]}"),) if found else ()
 
 
 def _says_what(line: str) -> bool:

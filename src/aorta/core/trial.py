@@ -61,7 +61,6 @@ class WatchedPattern:
     stream: str = "both"  # stdout | stderr | both
     stop: bool = True  # the first match ends the trial
     keep_last: bool = False  # report the last match instead of the first: for numbers that go on
-    every: bool = False  # beside `keep_last`: with the numbers of all matches before it
 
 
 @dataclass(frozen=True)
@@ -130,12 +129,10 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
-    numbers: tuple[float, ...] = ()  # of every match; of a long run the last ones
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Match":
-        numbers = tuple(content.get("numbers", ()))
-        return cls(**{**content, "groups": tuple(content["groups"]), "numbers": numbers})
+        return cls(**{**content, "groups": tuple(content["groups"])})
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,6 @@ class SolveRequest:
     resume: Resume | None = None  # nothing else is asked then but where trials run
 
     @property
-    def jobs(self) -> int:
-        return self.executor.jobs or 1
-
-    @property
     def on_several_nodes(self) -> bool:
         return self.executor.name == "slurm" and self.executor.resources.nodes > 1
 

@@ -17,16 +17,6 @@ from aorta.reduce.launcher import python_of
 from aorta.solve.state import State
 
 SCHEMA = "aorta.solve/1"
-_QUESTIONS = {
-    "reproduce": "whether it fails",
-    "reduce": "the smallest reproducer",
-    "triage": "what makes it stop",
-    "bisect": "what brought it",
-    "diverge": "where the numbers part",
-    "isolate": "whether it is a node",
-    "source": "one short script that fails the same way",
-    "bundle": "a bundle that works elsewhere",
-}
 
 
 @dataclass(frozen=True)
@@ -165,12 +155,9 @@ class Solution:
     def _not_found_out(self) -> Iterator[str]:
         """What a user could have hoped to be told, and why it is not."""
         for name, result in self.state.results.items():
-            if result.status == "done" and result.why:
+            skipped = result.status == "skipped" and name in {"isolate", "bundle"}
+            if result.why and not skipped:
                 yield f"{name}: {result.why}"
-            elif result.status in {"no_answer", "failed", "budget"} or (
-                result.status == "skipped" and name not in {"isolate", "bundle"}
-            ):
-                yield f"{_QUESTIONS[name]}: {result.why}"
 
     def _next(self, document: Mapping[str, Any]) -> Iterator[str]:
         state, known, found = self.state, self.state.known("reproduce"), document["reproducer"]
@@ -183,8 +170,6 @@ class Solution:
             return
         if document["status"] == "did_not_reproduce":
             yield "run it where it fails, or give it longer: aorta solve --budget 8h ..."
-            pattern = "--pattern 'time ([0-9.]+)' --above 0.5"
-            yield f"if it is slow: aorta solve --oracle metric {pattern}"
             return
         if self._broken:
             yield from document["isolation"]["next"]
@@ -265,10 +250,7 @@ def _reproducer(found: dict[str, Any] | None) -> str:
 def _cure(document: dict[str, Any]) -> str:
     cure = document["cure"]
     if cure is None:
-        (row, *_) = [r for r in document["stages"] if r["name"] == "triage"] or [{"trials": 0}]
-        if not row["trials"]:
-            return "not looked for"
-        return "not known" if row["status"] == "budget" else "nothing that was tried"
+        return "not known"
     seen = f"seen on the {cure['verified_on']} workload; chance of luck {cure['p']:.1g}"
     return f"{' + '.join(cure['mitigations'])} ({seen})"
 

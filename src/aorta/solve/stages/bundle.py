@@ -2,7 +2,6 @@
 there.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.bundle.request import BundleRequest, bundle
@@ -11,10 +10,8 @@ from aorta.solve.state import Stage, StageResult, State, Status
 _TICKET = "solve"
 
 
-@dataclass(frozen=True)
 class Bundle(Stage):
     name = "bundle"
-    check: bool = True  # run what was packed elsewhere
 
     def __call__(self, state: State) -> StageResult:
         request = BundleRequest(
@@ -22,7 +19,6 @@ class Bundle(Stage):
             output=state.path,
             ticket=state.request.ticket or _TICKET,
             timeout=state.request.timeout,
-            check=self.check,
             allow_binary=state.request.allow_binary,
         )
         older = list(state.path.glob(f"{request.ticket}-*.tar.gz"))  # of a run that was stopped
@@ -36,20 +32,12 @@ class Bundle(Stage):
         status: Status = "done"
         why = ""
         if checked is None:
-            why = f"packed, and not run elsewhere{_why_not_run(state) if self.check else ''}"
+            why = "packed, and not run elsewhere: it has no run_repro.sh that fails by itself"
         elif not checked.reproduces:
             ended = "does not fail the same way" if checked.of else "could not be run"
             status, why = "no_answer", f"packed, but it {ended} elsewhere: {checked.why}"
         trials = 0 if checked is None else checked.of
         return StageResult(self.name, status, why, trials=trials, answer=answer)
-
-
-def _why_not_run(state: State) -> str:
-    if _source(state) == state.folder("reproduce"):
-        return ": there is no reproducer in it, only the logs of the failing runs"
-    shipped = state.reduction.get("shipped_copy") or {}
-    tried = shipped.get("self_contained") is not None
-    return ": its run_repro.sh does not fail by itself here" if tried else ""
 
 
 def _source(state: State) -> Path:

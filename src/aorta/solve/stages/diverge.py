@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from aorta.core.errors import Exit
 from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
@@ -10,11 +9,6 @@ from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of, reduced_in_place, smallest
 
 NUMERIC = frozenset({"nan"})
-_WHY_NONE = {
-    "same": "no operation differs beyond its own noise",
-    "not_aligned": "nothing could be recorded, or the sides do different things",
-    "nondeterministic": "the failing side does not repeat its own numbers",
-}
 
 
 class Diverge(Stage):
@@ -45,14 +39,12 @@ class Diverge(Stage):
             **state.how(self.name, folder),
         )
         report = diverge(request, state.listeners(self.name))
-        if report.ended in {Reason.INTERRUPTED, Reason.TERMINATED}:
-            interrupted = report.ended is Reason.INTERRUPTED
-            raise Stopped(Exit.INTERRUPTED if interrupted else Exit.TERMINATED)
+        Stopped.check(report.ended)
         if report.ended is Reason.BUDGET:
             why = "stopped before the answer"
             return StageResult(self.name, "budget", why, str(report.run_dir))
         status: Status = "no_answer" if report.first is None else "done"
-        why = _WHY_NONE.get(report.status, report.status) if report.first is None else ""
+        why = f"the numbers are {report.status}" if report.first is None else ""
         return StageResult(self.name, status, why, str(report.run_dir), answer=report.to_json())
 
 

@@ -47,7 +47,7 @@ class Triage(Stage):
             state.listeners(self.name),
         )
         assert isinstance(finished, StackReport)
-        Stopped.check(finished.ending)
+        Stopped.check(finished.ending.reason)
         answer: dict[str, Any] = {"optimize": finished.content()}
         is_over = finished.ending.reason is Reason.DONE
         detail = (finished.no_answer or finished.status) if is_over else finished.ending.detail
