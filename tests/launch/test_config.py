@@ -92,6 +92,12 @@ def test_every_kind_of_source_is_in_the_one_list(file: Path) -> None:
             ["--ft-attribution-enable-mcp"],
             "--ft-attribution-enable-mcp",
         ),
+        (
+            ["--ft-attribution-stop-action", "log"],
+            ["--ft-attribution-dry-run"],
+            "--ft-attribution-dry-run",
+        ),
+        (["--ft-rank-heartbeat-timeout", "9"], ["--ft-hang-timeout", "9"], "--ft-hang-timeout"),
     ],
 )
 def test_old_spellings_work_with_a_warning_and_not_beside_the_new(
@@ -103,14 +109,6 @@ def test_old_spellings_work_with_a_warning_and_not_beside_the_new(
         warnings.simplefilter("ignore")
         with pytest.raises(AortaError, match="old spelling"):
             settings(*old, *same_as)
-
-
-@pytest.mark.parametrize("endpoint", ["localhost", "unix:///run/attrsvc", "grpc://x:1"])
-def test_an_endpoint_that_only_ft_launcher_can_reach_is_named_and_left_out(
-    endpoint: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert settings("--ft-attribution-endpoint", endpoint) == settings()
-    assert endpoint in caplog.text
 
 
 def test_both_spellings_of_dashes_are_taken() -> None:

@@ -12,7 +12,7 @@ This is the one file that touches what torch elastic promises to nobody:
 | `_invoke_run`, `_worker_group`, `_remaining_restarts` | `SimpleElasticAgent` | 2.4 to 2.15 |
 | `_initialize_workers`, `_restart_workers`, `_rendezvous` | `SimpleElasticAgent` | 2.4 to 2.15 |
 | `_assign_worker_ranks(store, rank, size, spec)` | `SimpleElasticAgent` | 2.4 to 2.15 |
-| `_start_workers`, `_monitor_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
+| `_start_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
 | `_stop_workers(group)` | `LocalElasticAgent` | since 2.9; in 2.4 `(group, is_restart)` |
 | `_shutdown(signal, timeout)` | `LocalElasticAgent` | since 2.12; older take fewer |
 | `_shutdown_timeout` | `SimpleElasticAgent` | since 2.12 |
@@ -243,13 +243,10 @@ class DecidingAgent(LocalElasticAgent):
 
     def _fails_elsewhere(self) -> bool:
         """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure,
-        a lost node, a verdict on the cycle before.
+        a lost node.
         """
         cycle = self._current()
         store = self._handler.job_store
-        late = self._handler.late_ending()
-        if late is not None:
-            self.end_for_everybody(late)
         hang = cycle.hang_watch.found(self._running()) if cycle.hang_watch else None
         if hang is not None:
             words, cycle.hung_rank = hang
@@ -298,7 +295,7 @@ class DecidingAgent(LocalElasticAgent):
         if self._fails_elsewhere() or store.finished(number) < agents:
             return False
         if cycle.is_leader:
-            write_cycle_info(self._logs.log_dir.path, cycle.start, store.evidence(cycle.start))
+            write_cycle_info(self._logs.log_dir, cycle.start, store.evidence(cycle.start))
             cycle.is_recorded = True
         self.ending = self._handler.end(JobEnding(Exit.OK, "every rank succeeded"))
         return True
@@ -388,7 +385,7 @@ class DecidingAgent(LocalElasticAgent):
         self._cycle = AgentCycle(start, group_rank, directory, self._logs, watch)
         if self._cycle.is_leader:
             self._logs.log_dir.lead()
-            write_cycle_info(self._logs.log_dir.path, start, running=True)
+            write_cycle_info(self._logs.log_dir, start, running=True)
 
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
@@ -408,7 +405,7 @@ class DecidingAgent(LocalElasticAgent):
         cycle = self._cycle
         if cycle is not None and cycle.is_leader and not cycle.is_recorded:
             write_cycle_info(
-                self._logs.log_dir.path, cycle.start, (self._evidence(cycle),), ending=ending
+                self._logs.log_dir, cycle.start, (self._evidence(cycle),), ending=ending
             )
 
     def end_for_everybody(self, ending: JobEnding) -> None:
@@ -420,25 +417,22 @@ class DecidingAgent(LocalElasticAgent):
     # -- torch's agent
 
     def _look(self) -> RunResult:
-        """How the workers here are. Torch reads the error files of ranks that failed; where one is
-        no JSON of torch's, or the disk does not answer, their return codes count.
-        """
-        try:
-            result: RunResult = self._monitor_workers(self._worker_group)
-        except (OSError, ValueError, KeyError, TypeError) as wrong:
-            log.warning("what a rank reported of its failure cannot be read: %s", wrong)
-            return self._by_return_codes()
-        return result
-
-    def _by_return_codes(self) -> RunResult:
+        """How the workers here are, by their return codes."""
         codes, pids = self.return_codes(), self.pids()
-        failed = {
-            rank: ProcessFailure(rank, pids[rank], code, "") for rank, code in codes.items() if code
-        }
+        failed = {rank: self._failure(rank, pids[rank], c) for rank, c in codes.items() if c}
         if failed:
             return RunResult(WorkerState.FAILED, failures=failed)
-        running = None in codes.values()
-        return RunResult(WorkerState.HEALTHY if running else WorkerState.SUCCEEDED)
+        state = WorkerState.HEALTHY if None in codes.values() else WorkerState.SUCCEEDED
+        return RunResult(state, return_values=codes)
+
+    def _failure(self, rank: int, pid: int, code: int) -> ProcessFailure:
+        """With what the rank reported of it, where that is torch's JSON and the disk answers."""
+        try:
+            file = self._current().directory.error_file(rank)
+            return ProcessFailure(rank, pid, code, str(file))
+        except (OSError, ValueError, KeyError, TypeError) as wrong:
+            log.warning("what rank %d reported of its failure cannot be read: %s", rank, wrong)
+            return ProcessFailure(rank, pid, code, "")
 
     def return_codes(self) -> dict[int, int | None]:
         """The return code of every rank here; None while it runs."""

@@ -17,7 +17,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,6 @@ from aorta.launch.store import JobStore
 
 log = logging.getLogger(__name__)
 
-LateStop = Callable[[SourceVerdict], None]
-
 _REMEMBERED = 50  # failed cycles
 _TOKEN = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
@@ -79,17 +76,16 @@ class AttributionSources:
         for thread in self._triggers:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def read(
-        self, failed: FailedCycle, timeout: float, late_stop: LateStop | None = None
-    ) -> SourceVerdict:
+    def read(self, failed: FailedCycle, timeout: float) -> SourceVerdict:
         """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout`
-        seconds. A verdict that becomes STOP after that goes to `late_stop`, or is logged.
+        seconds. What comes after that is logged and dropped.
         """
         deadline = time.monotonic() + timeout
         arriving: _Answers = queue.SimpleQueue()
+        too_late = threading.Event()  # the job goes on without who has not answered
         for source in self._sources:
-            name = f"query-{source.name}"
-            threading.Thread(None, _query, name, (source, failed, arriving), daemon=True).start()
+            what = (source, failed, arriving, too_late)
+            threading.Thread(None, _query, f"query-{source.name}", what, daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
         while missing and not self._is_certain(answers):
@@ -100,31 +96,9 @@ class AttributionSources:
             missing -= 1
             answers += [answer] if answer is not None else []
         decided = self._verdict(answers)
-        if missing and decided.action is not Action.STOP:
-            is_late = time.monotonic() >= deadline
-            late = late_stop or partial(_drop_late, failed.start.cycle_id) if is_late else None
-            rest = (arriving, missing, answers, late)
-            threading.Thread(target=self._hear_the_rest, args=rest, daemon=True).start()
+        if decided.action is not Action.STOP and time.monotonic() >= deadline:
+            too_late.set()
         return decided
-
-    def _hear_the_rest(
-        self,
-        arriving: "_Answers",
-        missing: int,
-        answers: list[SourceVerdict],
-        late_stop: LateStop | None,
-    ) -> None:
-        """Of sources that answer after the decision, a STOP that would have been the verdict."""
-        for _ in range(missing):
-            answer = arriving.get()
-            if answer is None:
-                continue
-            answers.append(answer)
-            is_stop = answer.action is Action.STOP
-            if is_stop and late_stop and self._verdict(answers).action is Action.STOP:
-                late_stop(answer)
-            elif is_stop:
-                log.info("STOP from %s is outvoted: %s", answer.source, answer.reason)
 
     def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
         decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
@@ -143,24 +117,20 @@ class AttributionSources:
 _Answers = queue.SimpleQueue[SourceVerdict | None]
 
 
-def _query(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
-    verdict = None
+def _query(
+    source: DecisionSource, failed: FailedCycle, arriving: _Answers, too_late: threading.Event
+) -> None:
+    verdict, cycle = None, failed.start.cycle_id
     try:
         verdict = source.read(failed)
     except (SourceError, OSError) as wrong:
-        log.warning("no answer from %s for cycle %s: %s", source.name, failed.start.cycle_id, wrong)
+        log.warning("no answer from %s for cycle %s: %s", source.name, cycle, wrong)
     finally:  # a source that breaks keeps nobody waiting
+        is_late = too_late.is_set()
         arriving.put(verdict)
-
-
-def _drop_late(cycle_id: str, verdict: SourceVerdict) -> None:
-    log.warning(
-        "late STOP from %s for cycle %s is dropped, the job goes on "
-        "(--ft-attribution-late-stop obeys it): %s",
-        verdict.source,
-        cycle_id,
-        verdict.reason,
-    )
+    if is_late and verdict is not None and verdict.action is Action.STOP:
+        said = "late STOP from %s for cycle %s is dropped, the job goes on: %s"
+        log.warning(said, source.name, cycle, verdict.reason)
 
 
 def _send(source: DecisionSource, known: Callable[[], FailedCycle]) -> None:
@@ -183,7 +153,6 @@ class LeaderDecides:
     log_dir: LogDir
     # The cycle that ended the job, and why, on the agent that decided.
     last: tuple[FailedCycle, Ruling] | None = None
-    _late: tuple[FailedCycle, Ruling] | None = None  # a STOP that came after the next cycle began
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...], lost: tuple[str, ...]
@@ -195,7 +164,7 @@ class LeaderDecides:
         coming = replace(previous, cycle=previous.cycle + 1, nodes=nodes, started=time.time())
         if store.failure_of(previous.cycle) is None:
             log.info("cycle %s is left because the nodes changed", previous.cycle_id)
-            write_cycle_info(self.log_dir.path, previous, store.evidence(previous))
+            write_cycle_info(self.log_dir, previous, store.evidence(previous))
             return coming
         ending, so_far, finding = self._judge(store, previous, lost)
         if ending is not None:
@@ -223,19 +192,13 @@ class LeaderDecides:
         assert ending is not None, "a cycle without restarts left always ends the job"
         return ending
 
-    def late_ending(self, start: CycleStart) -> JobEnding | None:
-        if self._late is None or self._late[0].start.cycle != start.cycle - 1:
-            return None
-        self.last = failed, ruling = self._late
-        write_cycle_info(self.log_dir.path, failed.start, failed.evidence, ruling, lost=failed.lost)
-        return ruling.ending
-
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service must not mix up two of one name."""
         job_id = f"{self.job_id}-{store.mint(uuid.uuid4().hex[:8])}"
-        first = self.log_dir.begin(job_id)
+        folder, first = self.log_dir.begin(job_id)
         return CycleStart(
             job_id=job_id,
+            folder=folder,
             cycle=first,
             nodes=nodes,
             max_restarts=self.max_restarts,
@@ -256,27 +219,17 @@ class LeaderDecides:
         failed = FailedCycle(start, store.evidence(start), lost)
         began = time.monotonic()
         attribution = self.settings.attribution
-
-        def elapsed_ms() -> int:
-            return round((time.monotonic() - began) * 1000)
-
-        def stop_late(verdict: SourceVerdict) -> None:
-            ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}")
-            self._late = failed, Ruling(verdict, elapsed_ms(), ending=ending)
-
-        obeys = attribution.late_stop and not attribution.dry_run
-        verdict = self.sources.read(
-            failed, attribution.decision_timeout_seconds, stop_late if obeys else None
-        ).blaming(lost)
+        verdict = self.sources.read(failed, attribution.decision_timeout_seconds).blaming(lost)
         lived = (failed.ended or time.time()) - start.started
         so_far = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")
-        ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
-        write_cycle_info(self.log_dir.path, start, failed.evidence, ruling, lost=lost)
+        elapsed_ms = round((time.monotonic() - began) * 1000)
+        ruling = Ruling(verdict, elapsed_ms, attribution.dry_run, ending)
+        write_cycle_info(self.log_dir, start, failed.evidence, ruling, lost=lost)
         if ending is not None:
             self.last = failed, ruling
         else:
-            how = f"{verdict.action.value} ({verdict.source}, {ruling.elapsed_ms} ms)"
+            how = f"{verdict.action.value} ({verdict.source}, {elapsed_ms} ms)"
             log.info("cycle %s: %s: %s", start.cycle_id, how, verdict.reason)
         return ending, so_far, verdict.finding
 
@@ -299,7 +252,10 @@ class LeaderDecides:
     ) -> str | None:
         """Why the job is stopped, and how to turn that off; None where it is not."""
         if verdict.action is Action.STOP:
-            return _stopped(start, verdict)
+            return (
+                f"attribution decided STOP after cycle {start.cycle_id} "
+                f"(--ft-attribution-dry-run restarts all the same): {verdict.reason}"
+            )
         limit = self.settings.max_no_progress_cycles
         if not limit or so_far.idle < limit or start.restarts_left <= 0:
             return None
@@ -308,13 +264,6 @@ class LeaderDecides:
             f"{so_far.idle} cycles in a row made no progress{at} "
             f"(limit: --ft-max-no-progress-cycles {limit}, 0 turns it off): {verdict.reason}"
         )
-
-
-def _stopped(start: CycleStart, verdict: SourceVerdict) -> str:
-    return (
-        f"attribution decided STOP after cycle {start.cycle_id} "
-        f"(--ft-attribution-dry-run restarts all the same): {verdict.reason}"
-    )
 
 
 def progress(

@@ -5,7 +5,7 @@ torch.
 `<log-dir>/cycle_<n>/` holds the files of a cycle and its `cycle_info.json`. They are named by
 global rank, so agents of one job may share one directory. Nothing is removed or overwritten: behind
 the cycles of a run that is over the leader goes on counting. Where another submission is still at
-work, or has a cycle of the same number, this one takes a folder of its own.
+work, this one takes a folder of its own.
 """
 
 import json
@@ -35,7 +35,6 @@ T = TypeVar("T")
 HANG = "hang"  # how a note about a hang begins
 _LONGEST_REASON = 500
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
-_MARK = ".submission"  # in the directory of a cycle: whose it is
 _complaints: set[str] = set()
 
 
@@ -74,6 +73,7 @@ class CycleStart:
     started: float = 0.0  # seconds since the epoch
     history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
     master: tuple[str, int] = ("", 0)  # where the workers meet
+    folder: str = ""  # in the log directory, where another job writes into that
 
     @property
     def cycle_id(self) -> str:
@@ -261,7 +261,6 @@ class CaseRequest:
     ranks_per_node: int
     devices: int | None  # of this machine; None where it has no GPU
     hang_timeout: float | None
-    opened: tuple[str, ...]  # files of the working directory that the job opened
 
 
 class SourceError(Exception):
@@ -322,10 +321,7 @@ def never_fatal(what: Path) -> Iterator[None]:
 
 def is_there(path: Path) -> bool:
     """Whether a file exists; one on a file system that does not answer well does not."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises what this one does not
 
 
 class CycleDir:
@@ -372,24 +368,31 @@ class LogDir:
         self._lock = RunDir(base).lock
         self._signature = ""  # of this process, once it has led
 
-    def begin(self, job_id: str) -> int:
-        """For the leader of a job that begins: the number of its first cycle."""
+    def begin(self, job_id: str) -> tuple[str, int]:
+        """For the leader of a job that begins: the folder that it takes where another job is at
+        work here, and the number of its first cycle.
+        """
+        folder = ""
         with suppress(OSError):
             owner = Owner.from_label(self._lock.read_text())
             if owner is not None and not owner.is_gone():
-                self._step_aside(job_id)
-        return next_cycle(self.path)
+                folder = job_id
+                log.info(
+                    "another job writes to %s; the logs of this one are in %s", self._base, folder
+                )
+        return folder, next_cycle(self._base / folder)
 
-    def prepare(self, start: CycleStart) -> CycleDir:
+    def cycle(self, start: CycleStart) -> "CycleDir":
+        return CycleDir(self._base / start.folder, start.cycle)
+
+    def prepare(self, start: CycleStart) -> "CycleDir":
         """The directory of the coming cycle, with `current` pointing at it. Every agent makes its
         own: those on disks of their own need not know what is on the others.
         """
-        directory = CycleDir(self.path, start.cycle)
+        self.path = self._base / start.folder
+        directory = self.cycle(start)
         with never_fatal(directory.path):
-            if not _mark(directory.path, start.job_id):
-                self._step_aside(start.job_id)
-                directory = CycleDir(self.path, start.cycle)
-                _mark(directory.path, start.job_id)
+            directory.path.mkdir(parents=True, exist_ok=True)
             link = self.path / f".current.{os.getpid()}"
             link.unlink(missing_ok=True)
             link.symlink_to(directory.path.name)
@@ -412,24 +415,9 @@ class LogDir:
             if self._lock.read_text() == self._signature:
                 self._lock.unlink()
 
-    def _step_aside(self, job_id: str) -> None:
-        self.path = self._base / job_id
-        log.info("another job writes to %s; the logs of this one are in %s", self._base, self.path)
-
-
-def _mark(cycle: Path, job_id: str) -> bool:
-    """Whether the directory of a cycle is this job's: already, or from now on."""
-    cycle.mkdir(parents=True, exist_ok=True)
-    try:
-        with (cycle / _MARK).open("x") as mark:
-            mark.write(job_id)
-    except FileExistsError:  # empty while another agent is just writing it
-        return (cycle / _MARK).read_text() in {"", job_id}
-    return True
-
 
 def write_cycle_info(
-    log_dir: Path,
+    log_dir: LogDir,
     start: CycleStart,
     evidence: Sequence[CycleEvidence] = (),
     ruling: Ruling | None = None,
@@ -460,7 +448,7 @@ def write_cycle_info(
         "notes": [piece.note for piece in evidence if piece.note],
         "lost_nodes": list(lost),
     }
-    directory = CycleDir(log_dir, start.cycle)
+    directory = log_dir.cycle(start)
     with never_fatal(directory.info):
         directory.path.mkdir(parents=True, exist_ok=True)
         write_whole(directory.info, json.dumps(content, indent=2) + "\n")

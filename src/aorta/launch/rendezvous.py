@@ -154,10 +154,6 @@ class DecidingRendezvous(RendezvousHandler):
         self.job_store.close_round(self._next_round(), ())
         return stands
 
-    def late_ending(self) -> JobEnding | None:
-        """Of a verdict that came after this cycle began; on the leader, where it was asked for."""
-        return self._decider.late_ending(self.start) if self.start is not None else None
-
     @property
     def seconds_between_looks(self) -> float:
         """At who is there: the leader looks after all, the others after the leader alone."""
@@ -174,8 +170,8 @@ class DecidingRendezvous(RendezvousHandler):
         self._beats.leave()
 
     def linger(self) -> None:
-        """For the store's host: stay until every agent has read how the job ended."""
-        deadline = time.monotonic() + (_LINGER if self._meeting.hosts else 0.0)
+        """Stay until every agent has read how the job ended: this one may host the store."""
+        deadline = time.monotonic() + _LINGER
         while time.monotonic() < deadline and self.job_store.left() < len(self.members):
             time.sleep(0.05)
 

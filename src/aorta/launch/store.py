@@ -34,7 +34,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -49,7 +48,6 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
-from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Node, decode, encode
@@ -364,7 +362,6 @@ class Meeting:
     read_timeout: float
     address: str  # of this node, as others reach it
     endpoint: str
-    hosts: bool  # whether others may need this process to read how the job ended
     workers: int = 1  # of this node
     role: str = "default"
     rank: int | None = None  # of this node, where the user numbered them
@@ -392,29 +389,9 @@ class Meeting:
             read_timeout=seconds("read_timeout", _DEFAULT_READ),
             address=parameters.local_addr or socket.getfqdn(),
             endpoint=parameters.endpoint,
-            hosts=_hosts(parameters) if rank is None else rank == 0,
             rank=rank,
             **more,
         )
-
-
-def _hosts(parameters: RendezvousParameters) -> bool:
-    """As torch guesses it, where the user does not say."""
-    given = parameters.get_as_bool("is_host")
-    if given is not None:
-        return given
-    host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
-    return _is_of_this_machine(host)
-
-
-def _is_of_this_machine(host: str) -> bool:
-    """Whether a socket can be bound to one of its addresses."""
-    with suppress(OSError):  # a name that nobody knows
-        for family, *_, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
-            with suppress(OSError), socket.socket(family) as probe:
-                probe.bind(address)
-                return True
-    return False
 
 
 class WorkerStore:
