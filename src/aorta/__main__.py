@@ -23,6 +23,14 @@ def main() -> None:
     run(arguments)
 
 
+def ft_launcher() -> None:
+    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, with its defaults."""
+    open_standard_streams()
+    from aorta.cli.app import run
+
+    run(["launch", "--ft-launcher-defaults", *sys.argv[1:]])
+
+
 def jax_toolbox_triage() -> None:
     """`jax-toolbox-triage`: `aorta bisect` with the command line of NVIDIA's tool."""
     open_standard_streams()

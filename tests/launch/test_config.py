@@ -111,6 +111,14 @@ def test_old_spellings_work_with_a_warning_and_not_beside_the_new(
             settings(*old, *same_as)
 
 
+@pytest.mark.parametrize("endpoint", ["localhost", "unix:///run/attrsvc", "grpc://x:1"])
+def test_an_endpoint_that_only_ft_launcher_can_reach_is_named_and_left_out(
+    endpoint: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert settings("--ft-attribution-endpoint", endpoint) == settings()
+    assert endpoint in caplog.text
+
+
 def test_both_spellings_of_dashes_are_taken() -> None:
     assert settings("--ft_hang_timeout", "5") == settings("--ft-hang-timeout", "5")
 

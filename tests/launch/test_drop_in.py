@@ -51,16 +51,56 @@ def test_an_event_handler_hears_of_workers_that_start_and_fail(
     assert "Root Cause (first observed failure)" in end.err
 
 
-def test_flags_of_ft_launcher_are_understood_or_named(site: Site) -> None:
+NAMED_SO = (
+    "import sys; del sys.argv[1]  # launch\nfrom aorta.__main__ import ft_launcher\nft_launcher()\n"
+)
+
+
+def test_two_agents_of_ft_launcher_meet_as_they_do_under_nvidia_s(site: Site) -> None:
+    """Its rendezvous is c10d: nobody numbers the nodes. And its attribution logs a STOP, unless it
+    is asked to act.
+    """
+    (site.folder / "its_name.py").write_text(NAMED_SO)
+    job = script(site.folder, "print('world', os.environ['WORLD_SIZE']); import nowhere_at_all")
+    job9 = ("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-id", "job9", "--max-restarts", "1")
+    where = (*job9, "--rdzv-endpoint", f"127.0.0.1:{site.port}", "--local-addr", "127.0.0.1")
+    agents = [site.start(*where, str(job), program="its_name") for _ in range(2)]
+    ends = [agent.wait() for agent in agents]
+    assert [end.code for end in ends] == [1, 1], ends
+    assert len(site.cycle(0)["nodes"]) == 2
+    assert any("dry run, the job is not stopped: attribution decided" in end.err for end in ends)
+
+
+def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: Site) -> None:
+    config = site.folder / "ft.yaml"
+    config.write_text(
+        "fault_tolerance:\n"
+        "  rank_heartbeat_timeout: 1800\n"
+        "  storage_healthcheck_path: /lustre\n"
+        "  num_warmup_iterations: 5\n"
+        "  attribution_backends: [lib]\n"
+        "  attribution_timeout_seconds: 30.0\n"
+        "  attribution_dry_run: true\n"
+        "  attribution_endpoint: localhost\n"
+        "  max_no_progress_cycles: 7\n"
+        "  attribution: {aggregation: all}\n"
+    )
     job = script(site.folder, "print('hello', rank)")
+    (site.folder / "its_name.py").write_text(NAMED_SO)
     end = site.run(
+        *("--ft-cfg-path", str(config), "--ft-per-cycle-applog-prefix", "app"),
         *("--ft-rank-heartbeat-timeout", "900", "--ft-attribution-stop-action", "log"),
         *("--ft-enable-nic-healthcheck", "false", "--ft-ignore-missing-cfg", str(job)),
+        program="its_name",
     )
     assert end.code == 0, end.err
     assert "--ft-rank-heartbeat-timeout is deprecated" in end.err
-    assert "use --ft-attribution-dry-run" in end.err
-    assert "--ft-enable-nic-healthcheck is ft_launcher's; it has no counterpart here" in end.err
+    for name in ("storage_healthcheck_path", "num_warmup_iterations", "attribution_backends"):
+        assert f"{name} is ft_launcher's; it has no counterpart here" in end.err
+    assert "it is read as attribution.timeout_seconds" in end.err
+    assert "the attribution endpoint localhost is ft_launcher's" in end.err
+    for flag in ("enable-nic-healthcheck", "per-cycle-applog-prefix"):
+        assert f"--ft-{flag} is ft_launcher's; it has no counterpart here" in end.err
 
 
 def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:

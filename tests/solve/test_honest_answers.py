@@ -159,6 +159,12 @@ def test_a_file_that_is_missing_now_and_then_is_no_mistake(tmp_path: Path) -> No
     assert 0 < rate["reproduced"] < rate["of"]
 
 
+def test_where_nothing_is_seen_to_fail_the_way_to_say_a_slowness_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('step_time 0.5')\n")
+    done = solve(tmp_path, "--max-trials", "2", "--", "python", "train.py")
+    assert any("--oracle metric" in said for said in done.json()["next"])
+
+
 def test_a_failure_of_which_nothing_can_shrink_ships_what_was_seen_of_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise RuntimeError('boom')\n")
     done = solve(tmp_path, "--skip", "triage", "--", "python", "train.py")

@@ -30,14 +30,19 @@ def test_a_command_that_cannot_start_is_said_at_once(
     assert [path.name for path in tmp_path.iterdir()] == ["x.py"]
 
 
-def test_a_command_that_still_runs_when_the_budget_ends_is_said_so(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import threading\n\nthreading.Event().wait()\n")
+def test_a_command_that_still_runs_when_the_budget_ends_is_said_with_where_it_stands(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import threading\n\ndef wait_for_peer():\n    threading.Event().wait()\n\nwait_for_peer()\n"
+    )
     done = aorta("solve", "--budget", "6s", "--json", "-q", "--", "python", "train.py",
                  cwd=tmp_path)  # fmt: skip
     assert done.exit_code == 4, done.stderr
     (said,) = done.json()["not_found_out"]
     assert "still runs" in said
     assert "--timeout" in said
+    assert "train.py:4 wait_for_peer" in said
 
 
 def test_a_failure_that_was_seen_once_and_never_again_stops_the_solve(tmp_path: Path) -> None:

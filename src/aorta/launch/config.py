@@ -108,7 +108,8 @@ _OLD_FLAGS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     ),
 }
 _NAMES = """
-    attribution-analysis-backend attribution-export-url attribution-llm-api-key-file
+    attribution-analysis-backend attribution-backends attribution-export-url
+    attribution-llm-api-key-file
     attribution-llm-base-url attribution-llm-model attribution-log-level
     attribution-startup-timeout check-remaining-processes checkpoint-iteration-file
     cycle-info-dir cycle-info-job-id enable-dist-storage-healthcheck enable-log-server
@@ -125,6 +126,16 @@ _NAMES = """
     storage-health-check-path storage-healthcheck-path workload-check-interval
 """
 _NOT_HERE = _NAMES.split()  # of ft_launcher; each takes a value, and nothing stands for it here
+_READ_AS: Mapping[str, str] = {  # keys of ft_launcher's file
+    "rank_heartbeat_timeout": "hang_timeout_seconds",
+    "attribution_endpoint": "attribution.attrsvc_url",
+    "attribution_stop_action": "attribution.dry_run",
+    "attribution_dry_run": "attribution.dry_run",
+    "attribution_timeout_seconds": "attribution.timeout_seconds",
+}
+# The first word of a command line that began with `ft_launcher`, and what differs from torchrun.
+NAMED_FT_LAUNCHER = "--ft-launcher-defaults"
+FT_LAUNCHER_DEFAULTS: Mapping[str, Any] = {"rdzv_backend": "c10d", "monitor_interval": 0.3}
 
 
 def _flags() -> Iterator[tuple[str, str, FieldInfo]]:
@@ -164,7 +175,8 @@ def add_flags(parser: ArgumentParser) -> None:
         old.add_argument(*_spellings(flag), default=None, help=text, **how)
     for name in _NOT_HERE:
         parser.add_argument(*_spellings(f"--ft-{name}"), help=SUPPRESS)
-    parser.add_argument("--ft-ignore-missing-cfg", action="store_true", help=SUPPRESS)
+    for flag in ("--ft-ignore-missing-cfg", NAMED_FT_LAUNCHER):
+        parser.add_argument(flag, action="store_true", help=SUPPRESS)
 
 
 def _spellings(flag: str) -> tuple[str, str]:
@@ -175,8 +187,11 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
     """The settings of one run, from the file and the flags."""
     written = FaultTolerance()
     if file := flags.ft_config:
-        written = validated(_Document, _read(Path(file)), file=file).fault_tolerance
+        content = _in_our_words(_read(Path(file)), file)
+        written = validated(_Document, content, file=file).fault_tolerance
     merged = written.model_dump()
+    if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
+        merged["attribution"]["dry_run"] = True  # it logs a STOP unless it is set to act
     given = {key: getattr(flags, flag[2:].replace("-", "_")) for flag, key, _ in _flags()}
     ours = {key: value for key, value in given.items() if value is not None}
     for name in _NOT_HERE:
@@ -188,22 +203,58 @@ def fault_tolerance(flags: Namespace) -> FaultTolerance:
     return validated(FaultTolerance, merged, file="command line", at="fault_tolerance")
 
 
+def _in_our_words(content: object, file: str) -> object:
+    """The content of a file with ft_launcher's keys read as ours, or left out with a warning."""
+    block = content.get("fault_tolerance") if isinstance(content, dict) else None
+    if not isinstance(block, dict):
+        return content
+    for name in [*block]:
+        ours = _READ_AS.get(name)
+        if ours is None and name.replace("_", "-") not in _NOT_HERE:
+            continue
+        said = f"it is read as {ours}" if ours else "it has no counterpart here"
+        log.warning("%s: %s is ft_launcher's; %s", file, name, said)
+        value = block.pop(name)
+        if name == "attribution_stop_action":
+            value = value == "log"
+        if name == "attribution_endpoint":
+            value = _endpoint(value)
+        if ours and value is not None:
+            outer, _, key = ours.rpartition(".")
+            (block.setdefault(outer, {}) if outer else block).setdefault(key, value)
+    return content
+
+
+def _endpoint(given: str | None) -> str | None:
+    """None, with a warning, for what only ft_launcher reaches."""
+    if given != "localhost" and not str(given).startswith(("unix://", "grpc://")):
+        return given
+    said = "the attribution endpoint %s is ft_launcher's: here attribution runs in this process"
+    log.warning(said, given)
+    return None
+
+
 def _from_old_flags(flags: Namespace, ours: Collection[str]) -> dict[str, Any]:
     """What deprecated flags set, by key; each is named in a warning."""
-    backends = flags.ft_attribution_backend or []
-    urls = [backend for backend in backends if backend != "mcp"]
-    dry = flags.ft_attribution_stop_action == "log"
-    hang = flags.ft_rank_heartbeat_timeout
+    url, backends = _endpoint(flags.ft_attribution_endpoint), flags.ft_attribution_backend or []
+    urls = [backend for backend in backends if backend != "mcp"] or None
+    mcp = True if "mcp" in backends else None
+    action, hang = flags.ft_attribution_stop_action, flags.ft_rank_heartbeat_timeout
     found: dict[str, Any] = {}
     for old, new, key, value in (
-        ("endpoint", "--ft-attrsvc-url", "attribution.attrsvc_url", flags.ft_attribution_endpoint),
+        ("endpoint", "--ft-attrsvc-url", "attribution.attrsvc_url", url),
         ("backend URL", "--ft-attribution-http-url", "attribution.http_urls", urls),
-        ("backend mcp", "--ft-attribution-enable-mcp", "attribution.enable_mcp", "mcp" in backends),
-        ("stop-action log", "--ft-attribution-dry-run", "attribution.dry_run", dry),
+        ("backend mcp", "--ft-attribution-enable-mcp", "attribution.enable_mcp", mcp),
+        (
+            "stop-action",
+            "--ft-attribution-dry-run",
+            "attribution.dry_run",
+            action and action == "log",
+        ),
         ("rank-heartbeat-timeout", "--ft-hang-timeout", "hang_timeout_seconds", hang),
     ):
         flag = f"--ft-{'attribution-' if key.startswith('attribution') else ''}{old}"
-        if value:
+        if value is not None:
             what = f"{flag} is deprecated and goes with aorta {_WITHOUT_OLD}; use {new}"
             warnings.warn(what, DeprecationWarning, stacklevel=3)
             if key in ours:

@@ -20,7 +20,15 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
-from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
+from aorta.launch.config import (
+    DESCRIPTION,
+    FT_LAUNCHER_DEFAULTS,
+    NAMED_FT_LAUNCHER,
+    USAGE,
+    FaultTolerance,
+    add_flags,
+    fault_tolerance,
+)
 from aorta.launch.output import Shown
 from aorta.launch.store import Meeting
 
@@ -49,7 +57,7 @@ class _Parser(ArgumentParser):
         raise UsageError(f"{message} (try 'aorta launch --help')")
 
 
-def parser() -> ArgumentParser:
+def parser(*, as_ft_launcher: bool = False) -> ArgumentParser:
     combined = _Parser(
         prog="aorta launch",
         parents=[torchrun.get_args_parser()],
@@ -61,11 +69,14 @@ def parser() -> ArgumentParser:
     add_flags(combined)
     if "PET_MASTER_PORT" not in os.environ:  # before 2.10 its default looks like a chosen one
         combined.set_defaults(master_port=None)
+    for name, value in FT_LAUNCHER_DEFAULTS.items() if as_ft_launcher else ():
+        if f"PET_{name.upper()}" not in os.environ:
+            combined.set_defaults(**{name: value})
     return combined
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    given = parser().parse_args(list(arguments))
+    given = parser(as_ft_launcher=NAMED_FT_LAUNCHER in arguments[:1]).parse_args(list(arguments))
     settings = fault_tolerance(given)
     _choose_rendezvous(given)
     torch_config, words = _torch_config(given)
@@ -92,7 +103,8 @@ def parse(arguments: Sequence[str]) -> Options:
 def _choose_rendezvous(given: Namespace) -> None:
     """As torchrun does: one node needs no address; `static` is what is left."""
     nodes = _nodes(given)
-    unaddressed = given.rdzv_backend == "static" and not given.rdzv_endpoint
+    by_name = given.rdzv_backend == "static" or given.ft_launcher_defaults
+    unaddressed = by_name and not given.rdzv_endpoint
     if given.standalone or (unaddressed and given.master_port is None and nodes[1] == 1):
         given.rdzv_backend, given.rdzv_endpoint = "c10d", "localhost:0"
         given.rdzv_id = given.rdzv_id if given.rdzv_id != "none" else uuid.uuid4().hex

@@ -3,6 +3,7 @@ each may spend of a budget.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,6 +130,8 @@ def _solved(state: State, written: Callable[[], None]) -> Solution:
     state.best_so_far = lambda: _write(Solution(state, is_under_way=True), written)
     try:
         code = _stages(state)
+        if code is not None:
+            _ship_so_far(state)
     finally:
         state.close()
     solution = Solution(state, code)
@@ -189,6 +192,13 @@ def _reduce_with_the_rest(state: State) -> None:
         return
     del state.results["reduce"]  # while it goes on, its directory says what is known
     state.add(_one(_EVERY["reduce"], state))
+
+
+def _ship_so_far(state: State) -> None:
+    """The best so far of a stopped run, packed untried. Resuming packs it again."""
+    if state.known("reduce") and "bundle" in state.request.stages:
+        with suppress(AortaError, KeyboardInterrupt, Terminated):  # asked twice, it goes at once
+            state.results["bundle"] = Bundle(check=False)(state)
 
 
 def _one(stage: Stage, state: State) -> StageResult:

@@ -170,6 +170,8 @@ class Solution:
             return
         if document["status"] == "did_not_reproduce":
             yield "run it where it fails, or give it longer: aorta solve --budget 8h ..."
+            pattern = "--pattern 'time ([0-9.]+)' --above 0.5"
+            yield f"if it is slow: aorta solve --oracle metric {pattern}"
             return
         if self._broken:
             yield from document["isolation"]["next"]

@@ -2,6 +2,7 @@
 there.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.bundle.request import BundleRequest, bundle
@@ -10,8 +11,10 @@ from aorta.solve.state import Stage, StageResult, State, Status
 _TICKET = "solve"
 
 
+@dataclass(frozen=True)
 class Bundle(Stage):
     name = "bundle"
+    check: bool = True  # run what was packed elsewhere
 
     def __call__(self, state: State) -> StageResult:
         request = BundleRequest(
@@ -19,6 +22,7 @@ class Bundle(Stage):
             output=state.path,
             ticket=state.request.ticket or _TICKET,
             timeout=state.request.timeout,
+            check=self.check,
             allow_binary=state.request.allow_binary,
         )
         older = list(state.path.glob(f"{request.ticket}-*.tar.gz"))  # of a run that was stopped

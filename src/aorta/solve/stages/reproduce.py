@@ -20,6 +20,7 @@ from aorta.attribution import (
     RankEnd,
     attribute,
 )
+from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.failure import failure_of
 from aorta.core.stats import rate_to_json
@@ -32,14 +33,12 @@ from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
 from aorta.solve.state import Stage, StageResult, State, Status
-from aorta.solve.subject import Subject, run_command, subject_of
+from aorta.solve.subject import Subject, environment_of, run_command, subject_of
 
 LOOK = "reproduce-look"  # trials before it is known what counts as the failure
 MOST_LOOKS = 20
-_STILL_RUNS = (
-    "it still runs when the budget is spent: give it longer with --budget, or, if it hangs, say "
-    "how long a run may take with --timeout"
-)
+_PATIENCE = 0.75  # of the budget, for a first run
+_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
 _NOT_A_NUMBER = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
 _SURE_OF_A_MISTAKE = 0.7
 _A_GUESS = 0.5  # below this the words of a failure say less than the type of its exception
@@ -112,13 +111,14 @@ def _first_failure(state: State, subject: Subject) -> _Seen | StageResult:
     for name, most in (("first", 1), ("more", limit - 1)):
         if most < 1:
             break
-        report = _look(state, subject, name, most)
+        patience = _patience(state)
+        report = _look(state, subject, name, most, patience)
         ends = _failing_ends(state, report, by_numbers=subject.oracle is None)
         before += HitCount(len(ends), max(len(ends), report.tally.evidence))
+        if ends and patience is not None and ends[0].duration >= patience:
+            return StageResult("reproduce", "budget", _still_runs(ends[0]))
         if ends:
             return _Seen(_drafted(subject, ends[0]), ends[0], before)
-        if not before.trials and report.ending.reason is Reason.BUDGET:
-            return StageResult("reproduce", "budget", _STILL_RUNS)
     why = f"{_seldom(before)}, or not here"
     rate = rate_to_json(0, before.trials)
     return StageResult("reproduce", "no_answer", why, answer={"rate": rate})
@@ -165,8 +165,27 @@ def opened_names(state: State) -> Path:
     return state.run.private / "opened.json"
 
 
-def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
-    """Trials of the original command until the first that fails, kept out of sight."""
+def _patience(state: State) -> float | None:
+    """Seconds that a run may take where a budget is all that limits it."""
+    left = state.seconds_left(LOOK)
+    if left is None or state.request.timeout is not None or environment_of(state.request).isolated:
+        return None
+    return _PATIENCE * left
+
+
+def _look(
+    state: State, subject: Subject, name: str, most: int, patience: float | None
+) -> RunReport:
+    """Trials of the original command until the first that fails, kept out of sight. What runs out
+    of patience is aborted, on which every Python in it writes its stacks.
+    """
+    if patience is not None:
+        words = (
+            subject.words if isinstance(subject.command, tuple) else ("bash", "-c", subject.text)
+        )
+        aborting = ("timeout", "-s", "ABRT", "-k", "5", f"{patience:.1f}", *words)
+        stacks = {**subject.env, "PYTHONFAULTHANDLER": "1"}
+        subject = replace(subject, command=aborting, env=stacks)
     with watch_opened(subject.cwd) as opened:
         report = run_command(
             state,
@@ -182,6 +201,17 @@ def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
         write_atomically(place, json.dumps(names))
     _check_possible(state, report)
     return report
+
+
+def _still_runs(end: TrialEnd) -> str:
+    """With the innermost frames of the first stack, where a Python wrote its own."""
+    frames = list(_FRAME.finditer(end.stderr.tail))
+    own = [found for found in frames if "/lib/python" not in found["file"]] or frames
+    where = ", ".join(f"{Path(f['file']).name}:{f['line']} {f['name']}" for f in own[:3])
+    return (
+        f"it still runs after {show_duration(end.duration)}{f', at {where}' if where else ''}: "
+        "give it longer with --budget, or, if it hangs, say how long a run may take with --timeout"
+    )
 
 
 def _to_the_end(oracle: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
