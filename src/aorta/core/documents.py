@@ -32,6 +32,7 @@ Format = Literal["yaml", "json"]
 ModelT = TypeVar("ModelT", bound="StrictModel")
 ArgumentsT = TypeVar("ArgumentsT", bound="DataclassInstance")
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SECRET_WORDS = ("env", "token", "password", "secret", "key")
 
 
@@ -194,7 +195,9 @@ def _from_yaml(text: str, where: str) -> object:
             f"is not valid YAML: {said}", where=f"{where}{_at(wrong.problem_mark)}"
         ) from None
     except (yaml.YAMLError, ValueError, KeyError) as wrong:
-        raise SpecError(f"is not valid YAML: {wrong}", where=where) from None
+        # The words of other errors quote the value, which may be a secret.
+        said = str(wrong) if isinstance(wrong, yaml.YAMLError) else "a value is not of its type"
+        raise SpecError(f"is not valid YAML: {said}", where=where) from None
 
 
 def _at(mark: yaml.error.Mark | None) -> str:
@@ -223,8 +226,13 @@ def _check(document: object, where: str) -> None:
 
 
 def _problem(value: object) -> str | None:
-    odd = [key for key in value if not isinstance(key, str)] if isinstance(value, dict) else []
-    return f"the key {odd[0]!r} is not text; put it in quotes" if odd else None
+    keys = [*value] if isinstance(value, dict) else []
+    odd = [key for key in keys if not isinstance(key, str)]
+    if odd:
+        return f"the key {odd[0]!r} is not text; put it in quotes"
+    if any(isinstance(text, str) and _SURROGATE.search(text) for text in (value, *keys)):
+        return "half of a surrogate pair is not text"
+    return None
 
 
 # -- YAML 1.2 -------------------------------------------------------------------------------------
@@ -283,7 +291,7 @@ class Loader(yaml.SafeLoader):
 def _problem_of_key(key: yaml.Node, seen: set[str]) -> str | None:
     if not isinstance(key, yaml.ScalarNode):
         return "a key is a list or a mapping, expected text"
-    if (key.value == "<<" and key.style is None) or key.tag == f"{_TAG}merge":
+    if key.value == "<<" and key.style is None:
         return "merge keys (<<) belong to YAML 1.1; write the keys out"
     if key.value in seen:
         return f"the key {key.value!r} stands twice; keep one"

@@ -114,9 +114,7 @@ class Failure:
         return not (self.causes or self.words or self.failure_class or named)
 
     def without(self, harmless: Collection[str]) -> "Failure":
-        """Without lines that are no failure's words, here and in what it is compared with: clean
-        runs say them too. An exception needs no words.
-        """
+        """Without lines that clean runs say too, here and in what it is compared with."""
         if self.causes and not self.words:
             return self
         words = tuple(line for line in self.words if line not in harmless)
@@ -196,9 +194,7 @@ _TAKEN_OUT = re.compile(r"<[A-Z]+\d*:[1-9]\d*>")  # what a scrubber leaves in th
 
 
 def failure_from_elsewhere(content: object) -> Failure | None:
-    """The failure of a record that was perhaps scrubbed on its way: where something was taken out
-    of it, anything may stand, and the program's own lines were scrubbed with it.
-    """
+    """Of a record that was perhaps scrubbed: where something was taken out, anything may stand."""
     with_slots, taken_out = _TAKEN_OUT.subn(ANYTHING, json.dumps(content))
     found = failure_from_json(json.loads(with_slots))
     if found is None:
@@ -258,9 +254,7 @@ class Sameness:
 def same_failure(
     known: Failure | Mapping[str, Any], other: Failure | Mapping[str, Any]
 ) -> Sameness:
-    """Whether `other` is the failure `known`; either may be the JSON of one. The order makes no
-    difference unless one of them was learned: what varies in it may be anything in the other.
-    """
+    """Whether `other` is `known`; either may be JSON. What was learned to vary may be anything."""
     known = known if isinstance(known, Failure) else Failure.from_json(known)
     other = other if isinstance(other, Failure) else Failure.from_json(other)
     if other.seen > known.seen:
@@ -411,9 +405,7 @@ def _says(known: Failure, line: str) -> bool:
 
 
 def learned(one: Failure, two: Failure) -> Failure | None:
-    """What two failures of one configuration have in common, with a slot for what varies; None if
-    that is too little for one failure.
-    """
+    """What two failures of one configuration share, with slots for the rest; None if too little."""
     if same_failure(one, two) or (one.causes and two.causes):
         return _learned_causes(one, two) if one.causes and two.causes else _learned_words(one, two)
     return None if one.causes or two.causes else _learned_words(one, two)

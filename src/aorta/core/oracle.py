@@ -9,7 +9,6 @@ kernel for want of memory among them.
 
 import math
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
@@ -66,19 +65,13 @@ class Deciding(Protocol):
         """The outcome where it is known, or None to leave it to the rules for every oracle."""
 
 
-class _Oracle(StrictModel, ABC):
+class _Oracle(StrictModel):
     def watch(self) -> Watch:
         return Watch()
 
-    @abstractmethod
-    def judge_end(self, end: TrialEnd) -> Classified | None:
-        """The outcome where this oracle knows it; None leaves it to the rules for every oracle."""
-
 
 class ExitCodeOracle(_Oracle):
-    """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N,
-    however it is reported. `failure` is what another run learned of it: that of its result.
-    """
+    """Any non-zero exit, or one of `codes`; `failure` is what another run learned of it."""
 
     kind: Literal["exit_code"] = "exit_code"
     codes: tuple[int, ...] | None = None
@@ -242,10 +235,8 @@ class MetricOracle(_Oracle):
     def _check_decidable(self) -> None:
         """Whether what is given tells a bad number from a good one."""
         ways = [self.above is not None, self.below is not None, bool(self.good or self.bad)]
-        if sum(ways) != 1:
+        if sum(ways) != 1 or bool(self.good) != bool(self.bad):
             raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
-        if bool(self.good) != bool(self.bad):
-            raise UsageError("give both good and bad samples, or above or below")
 
     def watch(self) -> Watch:
         if self.pattern is None:

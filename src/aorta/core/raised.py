@@ -134,9 +134,7 @@ _Reader = Callable[[Sequence[str], int], "tuple[TracebackBlock | None, int]"]
 
 
 def causes_in(text: str) -> tuple[Cause, ...]:
-    """The failures that exceptions in this text tell of, those that only follow left out; a
-    wrapper's stands where nothing else does.
-    """
+    """Exceptions that this text tells of; those that only follow from others are left out."""
     found: dict[tuple[Raised, ...], Cause] = {}
     for writer, lines in by_writer(lines_of(text)).items():
         for cause in _chains(_blocks(lines), writer):
@@ -284,9 +282,7 @@ def _tie(
 def read_traceback(
     lines: Sequence[str], at: int, most_foreign: int = _FOREIGN
 ) -> tuple[TracebackBlock | None, int]:
-    """The traceback at this line and the line behind it; None where it has no end, or more lines of
-    other writers in it.
-    """
+    """The traceback at this line and the line behind it; None where it has no end."""
     first = at
     strip = _margin_of(lines, at)
     block, foreign = TracebackBlock(), 0
@@ -344,9 +340,7 @@ def _names_exception(text: str) -> bool:
 
 
 def _margin_of(lines: Sequence[str], at: int) -> Callable[[str], str]:
-    """What takes off what stands before each line of a traceback: a margin, or a logger's prefix.
-    A prefix of the header is one of every line where the next has it too, with other digits.
-    """
+    """What takes off a margin, or a logger's prefix, from each line of a traceback."""
     header = lines[at].partition(HEADER)[0] if HEADER in lines[at] else ""
     following = lines[at + 1] if at + 1 < len(lines) else ""
     if header.strip():
@@ -379,9 +373,7 @@ def _read_crash(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, i
 
 
 def _chains(blocks: Iterable[TracebackBlock], writer: str) -> Iterator[Cause]:
-    """Linked tracebacks as one cause each. What follows from a cause in the same chain without
-    saying more is left out of it.
-    """
+    """Linked tracebacks as one cause each."""
     chain: list[TracebackBlock] = []
     for block in blocks:
         if chain and chain[-1].quotes:

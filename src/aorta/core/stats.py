@@ -23,23 +23,10 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 
 def rate_to_json(hits: int, trials: int, starts: int | None = None) -> dict[str, float]:
-    """How often it failed, as every document writes it, with the Wilson interval: of the trials, or
-    of the fewer independent starts behind them.
-    """
+    """How often it failed, with the Wilson interval of the trials or of the fewer `starts`."""
     fewer = trials if starts is None else min(starts, trials)
     low, high = wilson(round(hits * fewer / trials) if trials else 0, fewer)
     return {"reproduced": hits, "of": trials, "low": round(low, 4), "high": round(high, 4)}
-
-
-def binomial_tail(hits: int, trials: int, rate: float) -> float:
-    """P(at least `hits` of `trials`) at `rate`."""
-    if hits <= 0:
-        return 1.0
-    if rate <= 0.0 or hits > trials:
-        return 0.0
-    if rate >= 1.0:
-        return 1.0
-    return min(1.0, _mass(range(hits, trials + 1), trials, rate))
 
 
 def _mass(counts: range, trials: int, rate: float) -> float:
@@ -56,7 +43,7 @@ def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
         return float(alpha ** (1 / trials))
     if 2 * hits < trials:  # the sum over fewer hits is the shorter one
         return _root(lambda rate: 1.0 - _mass(range(hits), trials, rate) - alpha)
-    return _root(lambda rate: binomial_tail(hits, trials, rate) - alpha)
+    return _root(lambda rate: _mass(range(hits, trials + 1), trials, rate) - alpha)
 
 
 def clopper_pearson_high(hits: int, trials: int, alpha: float) -> float:

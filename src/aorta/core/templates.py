@@ -150,18 +150,14 @@ def by_writer(lines: Iterable[str]) -> dict[str, list[str]]:
     writers: dict[str, list[str]] = {}
     for line in lines:
         found = WRITER.match(line)
-        name = ""
-        if found is not None:
-            name = found["rank"] or found["task"] or found["actor"] or found["service"] or ""
+        name = found[found.lastgroup] if found and found.lastgroup else ""
         own = line[found.end() :] if found else line
         writers.setdefault(name.replace("default", "rank"), []).append(own)
     return writers
 
 
 def template(line: str) -> str:
-    """The line with a slot for each accident: numbers with their units, times, ids, addresses,
-    folders, the bodies of lists, sets and tensors. Quoted words stay; `blanked` takes them out.
-    """
+    """The line with a slot for each number, time, id, address, folder, list, set and tensor."""
     line = _GLOG.sub("", _RANK.sub("", TERMINAL_SEQUENCE.sub("", line)))
     line = _FOLDERS.sub("", _URL.sub(ANYTHING, line[: 4 * _LONGEST]))
     line = _TENSOR.sub(ANYTHING, line)
@@ -181,9 +177,7 @@ def _slot(found: re.Match[str], kept: list[tuple[int, int]]) -> str:
 
 
 def blanked(text: str) -> str:
-    """The template without what stands in quotation marks, unless that is an expression of the
-    code, as in a failed assertion.
-    """
+    """The template without quoted words; quoted expressions of code stay."""
     quoted = _QUOTED.sub(lambda m: m[0] if _EXPRESSION.search(m[0]) else ANYTHING, text)
     return _SLOT_RUN.sub(ANYTHING, quoted)
 
@@ -276,9 +270,7 @@ def is_error(line: str) -> bool:
 
 
 def said_in(lines: Iterable[str]) -> tuple[str, ...]:
-    """A template of every line, without those of launchers and warnings. An error that ends with a
-    colon says in the next line what it is: they are one.
-    """
+    """A template of every line but those of launchers and warnings; `Error:` joins the next."""
     said: list[str] = []
     announced = False
     for line in lines:

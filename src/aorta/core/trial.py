@@ -225,9 +225,7 @@ class TrialEnd:
 
     @property
     def ended(self) -> Ended:
-        """Of several tasks of srun the first counts: it exits with the status of any that it ended
-        because of that one.
-        """
+        """Of several tasks of srun the first counts: srun may exit with another's status."""
         code = self.exit_code
         if code and (first := _FIRST_TASK.search(self.stderr.tail)):
             code = int(first[1])

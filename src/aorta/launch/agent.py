@@ -242,9 +242,7 @@ class DecidingAgent(LocalElasticAgent):
             self._shutdown()
 
     def _fails_elsewhere(self) -> bool:
-        """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure,
-        a lost node.
-        """
+        """Whether the cycle failed although the ranks here are well."""
         cycle = self._current()
         store = self._handler.job_store
         hang = cycle.hang_watch.found(self._running()) if cycle.hang_watch else None

@@ -108,9 +108,7 @@ _STARTED_BY_SLURM = (
 
 
 def draft_spec(request: CaseRequest, file: Path) -> str:
-    """The same script on this machine, under plain torchrun: a reproducer must not restart what it
-    reproduces.
-    """
+    """Under plain torchrun: a reproducer must not restart what it reproduces."""
     python = interpreter()
     command = [python if word == sys.executable else word for word in request.command]
     ranks = sum(len(piece.ranks) for piece in request.failed.evidence)

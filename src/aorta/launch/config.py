@@ -162,9 +162,7 @@ def _how(field: FieldInfo) -> dict[str, Any]:
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """Every flag of ours and of ft_launcher's, as `--ft-x-y` and `--ft_x_y`: torchrun has both for
-    its own. All default to None: only what was given may override the file.
-    """
+    """Every flag, as `--ft-x-y` and `--ft_x_y`. None overrides nothing of the file."""
     ours, old = map(parser.add_argument_group, ("fault tolerance", "deprecated"))
     file = "YAML file with a fault_tolerance: block."
     ours.add_argument("--ft-config", "--ft_config", "--ft-cfg-path", metavar="FILE", help=file)

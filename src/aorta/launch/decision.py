@@ -77,9 +77,7 @@ class AttributionSources:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def read(self, failed: FailedCycle, timeout: float) -> SourceVerdict:
-        """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout`
-        seconds. What comes after that is logged and dropped.
-        """
+        """The verdict as soon as it is certain, at the latest after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         arriving: _Answers = queue.SimpleQueue()
         too_late = threading.Event()  # the job goes on without who has not answered
@@ -213,9 +211,7 @@ class LeaderDecides:
         lost: tuple[str, ...],
         known: JobEnding | None = None,
     ) -> tuple[JobEnding | None, JobProgress, Mapping[str, Any] | None]:
-        """Whether the job ends with this cycle (or with a `known` ending), how far it came, and
-        what attribution found.
-        """
+        """Whether the job ends with this cycle, how far it came, and what attribution found."""
         failed = FailedCycle(start, store.evidence(start), lost)
         began = time.monotonic()
         attribution = self.settings.attribution
@@ -269,9 +265,7 @@ class LeaderDecides:
 def progress(
     start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
 ) -> JobProgress:
-    """Where the job stands after a failed cycle, with what a launcher knows besides its logs:
-    heartbeats, and for how long it lived.
-    """
+    """Where the job stands after a failed cycle, by logs, heartbeats and its lifetime."""
     steps = [step for step in (verdict.last_step, *(p.step for p in evidence)) if step is not None]
     before = JobProgress(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)
@@ -281,11 +275,7 @@ def progress(
 
 
 def build_sources(settings: FaultTolerance) -> list[DecisionSource]:
-    """From the settings to the one list of sources: services over HTTP, and attribution in this
-    process. No other place knows which kinds there are.
-
-    The token is taken out of this process's environment, which every worker inherits.
-    """
+    """Every source of the settings. The token leaves the environment that workers inherit."""
     wanted = settings.attribution
     token = os.environ.pop(_TOKEN, None)
     timeout = wanted.timeout_seconds

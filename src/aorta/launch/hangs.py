@@ -24,9 +24,7 @@ _QUIET_FILE = 0.2  # seconds that a whole stack file has not grown
 
 @dataclass
 class HangWatch:
-    """Says when the job hangs: silence everywhere, or one missed heartbeat. No file system is
-    asked: output comes through pipes, and heartbeats are written into memory of this process.
-    """
+    """Says when the job hangs: silence everywhere, or one missed heartbeat. Asks no file system."""
 
     limit: float
     store: JobStore
@@ -83,9 +81,7 @@ class HangWatch:
 
 
 def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ...]:
-    """Ask every live rank for its stacks and its Flight Recorder, and wait a little for both. The
-    files of those that could write them; a full disk costs files and no more.
-    """
+    """Ask every live rank for stacks and Flight Recorder; returns the files that came."""
     hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.stacks(rank))}
     with suppress(OSError):
         directory.flight_recorder(0).parent.mkdir(exist_ok=True)

@@ -132,9 +132,7 @@ class HttpSource:
 
 
 def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
-    """Moments are seconds since the epoch, `lived_sec` the seconds from the cycle's start to the
-    failure as this agent saw it, `heartbeat_step` the furthest step that a rank here reported.
-    """
+    """What `POST /v1/cycles` takes; moments are seconds since the epoch."""
     ended = evidence.ended
     stacks = [dump for dump in evidence.dumps if not dump.endswith(".json")]
     return {

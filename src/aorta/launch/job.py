@@ -140,9 +140,7 @@ def _without_waiting(what: Callable[[], object]) -> None:
 
 
 def _report(name: str, failures: dict[int, ProcessFailure]) -> None:
-    """Say what failed, as torchrun would, and hand on the first rank's error. Without ranks that
-    were ended because of another's failure: torch takes the first of equal seconds for the cause.
-    """
+    """Say what failed, as torchrun would, without ranks that were ended because of another."""
     own = {rank: one for rank, one in failures.items() if one.exitcode != -signal.SIGTERM}
     if failures:
         failed = ChildFailedError(name, own or failures)

@@ -128,9 +128,7 @@ def _nodes(given: Namespace) -> tuple[int, int]:
 
 
 def _torch_config(given: Namespace) -> tuple[LaunchConfig, tuple[str, ...]]:
-    """Torchrun's own reading of its options, which raises half a dozen exception types; and the
-    command of a rank. With `--run-path` that is the one without it: a process is a process.
-    """
+    """Torchrun's own reading of its options, and the command of a rank."""
     given = Namespace(**{**vars(given), "run_path": False})
     if given.max_restarts < 0:  # of which older ones say nothing
         raise UsageError(f"max_restarts is {given.max_restarts}; --max-restarts takes 0 and more")

@@ -56,11 +56,7 @@ class Node:
 
 @dataclass(frozen=True)
 class CycleStart:
-    """The outcome of a round that starts workers: which cycle this is, and what the job has spent
-    so far.
-
-    `job_id` names this submission alone: it ends in an incarnation that the first round agreed on.
-    """
+    """The outcome of a round that starts workers. `job_id` names this submission alone."""
 
     job_id: str
     cycle: int
@@ -99,9 +95,7 @@ class JobEnding:
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How one rank ended. Those `stopped_by_agent` were, because another rank had failed; `time` is
-    then when that was done.
-    """
+    """How one rank ended; `stopped_by_agent`: because another rank had failed."""
 
     rank: int
     exit_code: int | None = None
@@ -214,9 +208,7 @@ class SourceVerdict:
         )
 
     def blaming(self, lost: Sequence[str]) -> Self:
-        """The same where nodes were lost: they are the root, unless a rank is. Who merely met that
-        reports its own node.
-        """
+        """The same where nodes were lost: they are the root, unless a rank is."""
         root = (self.finding or {}).get("root") or {}
         if not lost or self.finding is None or root.get("rank") is not None:
             return self
@@ -278,9 +270,7 @@ class DecisionSource(Protocol):
         """Tell it what this agent knows, once a cycle."""
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
-        """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only
-        logged, so a source may go on waiting up to its own time limit.
-        """
+        """Its verdict, or None for no opinion; late answers are only logged."""
 
 
 def encode(record: Node | CycleStart | JobEnding | CycleEvidence) -> str:
@@ -369,9 +359,7 @@ class LogDir:
         self._signature = ""  # of this process, once it has led
 
     def begin(self, job_id: str) -> tuple[str, int]:
-        """For the leader of a job that begins: the folder that it takes where another job is at
-        work here, and the number of its first cycle.
-        """
+        """The folder of a job that begins ("" unless another writes here), and its first cycle."""
         folder = ""
         with suppress(OSError):
             owner = Owner.from_label(self._lock.read_text())
@@ -386,9 +374,7 @@ class LogDir:
         return CycleDir(self._base / start.folder, start.cycle)
 
     def prepare(self, start: CycleStart) -> "CycleDir":
-        """The directory of the coming cycle, with `current` pointing at it. Every agent makes its
-        own: those on disks of their own need not know what is on the others.
-        """
+        """The directory of the coming cycle, with `current` pointing at it; on every agent."""
         self.path = self._base / start.folder
         directory = self.cycle(start)
         with never_fatal(directory.path):
@@ -400,9 +386,7 @@ class LogDir:
         return directory
 
     def lead(self) -> None:
-        """This process leads the cycle that begins now; those who look from outside can see whether
-        it lives, which cycle files alone do not show.
-        """
+        """This process leads the coming cycle; readers of the directory see whether it lives."""
         run, self._signature = RunDir(self.path), Owner.of_this_process().label
         self._lock = run.lock
         with never_fatal(run.private):

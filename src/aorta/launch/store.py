@@ -73,11 +73,7 @@ class StoreLostError(InfrastructureError):
 
 
 class StoreCalls:
-    """Makes the calls of one connection in a thread of its own, so that who waits hears signals and
-    can give up: a frozen host would hold a call, and every signal with it, for a quarter of an
-    hour. After `give_up_after` seconds, or when the store is gone, every call raises
-    `StoreLostError`.
-    """
+    """Calls in a thread of their own, so that the caller hears signals and gives up in time."""
 
     def __init__(self, give_up_after: float | None) -> None:
         self._give_up_after = give_up_after
@@ -114,9 +110,7 @@ class KeyWatch:
         self._answer: Future[None] = Future()
 
     def has_arrived(self, key: str, timeout: float = 0.0) -> bool:
-        """Whether the key is there, waiting up to `timeout` s. Signals are heard meanwhile. A wait
-        for another key is left behind.
-        """
+        """Whether the key is there, waiting up to `timeout` s; signals are heard meanwhile."""
         if key != self._key:
             self._key, self._answer = key, Future()
             wanted = (key, self._answer)
@@ -144,9 +138,7 @@ class KeyWatch:
 
 
 class JobStore:
-    """The agreements of one job. `another` makes further connections to `store`: a wait must not
-    hold up anything else. Every method may raise `StoreLostError`.
-    """
+    """The agreements of one job. Every method may raise `StoreLostError`."""
 
     def __init__(
         self, store: Store, another: Callable[[], Store], run_id: str, calls: StoreCalls
@@ -300,9 +292,7 @@ class JobStore:
         return float(found) if found is not None else 0.0
 
     def _agree(self, key: str, value: str) -> bytes:
-        """The first value wins, and who waits for it is woken: by a second key, for a server of
-        torch 2.4 wakes nobody for what was compared and set.
-        """
+        """The first value wins; a second key wakes who waits: torch 2.4 wakes nobody for it."""
         stands = self._first(key, value)
         self._set(f"{key}/agreed", "1")
         return stands

@@ -49,9 +49,7 @@ class SolveRequest:
 
     @property
     def is_search_wanted(self) -> bool:
-        """Whether it was said that there is something to search for, even in what looks like a
-        mistake that its user can mend.
-        """
+        """Whether a search is asked for even in what looks like a user's mistake."""
         return self.good is not None or self.stages != WANTED
 
     def checked(self) -> "SolveRequest":

@@ -39,9 +39,7 @@ something after each point: what the others leave is spent on it.
 
 
 def _give_share(stage: Stage, state: State) -> None:
-    """What a stage may spend of a budget: its share of what is left, among the stages that have
-    something to do.
-    """
+    """What a stage may spend: its share of the time left, among stages with something to do."""
     left = state.seconds_left("plan")
     if left is None or stage.name not in _SHARE:
         return

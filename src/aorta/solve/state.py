@@ -223,9 +223,7 @@ class State:
         self.best_so_far: Callable[[], None] = lambda: None  # writes the summary anew
 
     def known(self, stage: str) -> Mapping[str, Any]:
-        """What a stage found; empty where it found nothing, or has not run. What a reduction that
-        is under way, or was stopped, has found so far is in its directory.
-        """
+        """What a stage found; of a reduction that is not over, what its directory says."""
         result = self.results.get(stage)
         if result is None and stage == "reduce":
             folders = [self.path / f"{self.folder(stage).name}-plain", self.folder(stage)]
@@ -271,9 +269,7 @@ class State:
         return SharedExecutor(**vars(chosen), inner=self._executor, store=self.shared, stage=stage)
 
     def how(self, stage: str, folder: Path) -> dict[str, Any]:
-        """What every verb is asked alike: where and how long its trials run, and whether it goes on
-        with what lies in its directory.
-        """
+        """What every verb takes alike: where and how long trials run, and what is resumed."""
         return {
             "timeout": self.request.timeout,
             "max_wall_clock": self.seconds_left(stage),
@@ -299,9 +295,7 @@ class State:
 
     @property
     def _seconds_to_ship(self) -> float:
-        """What is kept back of a budget for the bundle, once there is something to pack: never more
-        than a third of what was given to this process.
-        """
+        """Kept back of a budget for the bundle: at most a third of this process's part."""
         budget = self.request.budget
         if budget is None or not self.is_done("reproduce") or "bundle" not in self.request.stages:
             return 0.0

@@ -170,9 +170,7 @@ def run_command(
     retries: int = 2,
     mitigations: tuple[str, ...] = (),
 ) -> RunReport:
-    """Up to so many trials, fewer at a failure; None: until the failure rate is known, of which so
-    much was `seen` before.
-    """
+    """Up to so many trials, fewer at a failure; None: until the failure rate is known."""
     asked = state.request
     report = run(
         RunRequest(

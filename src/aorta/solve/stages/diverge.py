@@ -49,9 +49,7 @@ class Diverge(Stage):
 
 
 def _good_side(state: State) -> dict[str, Any]:
-    """What an earlier stage found not to fail, as options of diverge: the cure where there is one,
-    else the last good revision; nothing where there is neither.
-    """
+    """Options of diverge for the clean side: the cure, else the last good revision."""
     cure = state.known("triage").get("cure")
     if cure:
         return {"good_mitigations": tuple(cure["mitigations"])}

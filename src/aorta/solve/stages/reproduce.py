@@ -159,9 +159,7 @@ def _failing_ends(state: State, report: RunReport, *, by_numbers: bool) -> list[
 
 
 def opened_names(state: State) -> Path:
-    """Lists which files of its working directory the command was seen to open; none where it ran on
-    another machine.
-    """
+    """Lists the files of its working directory that the command was seen to open."""
     return state.run.private / "opened.json"
 
 
@@ -258,9 +256,7 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
 
 
 def _by_its_exception(kind: FailureClass, summary: str, end: TrialEnd) -> tuple[FailureClass, str]:
-    """By the exception's type and words, where a summary is no more than a guess, or a wrapper's;
-    without one, by the words of the failure, without what varies in them.
-    """
+    """By its exception, where the summary is only a guess; without one, by its words."""
     failure = failure_of(end)
     inner = [cause.first for cause in failure.causes if not cause.wraps]
     if not inner:
