@@ -41,10 +41,8 @@ ANOTHER_FAILURE = "another failure: "
 
 @dataclass(frozen=True)
 class Classified:
-    """One outcome, why in a few words, and what failed where something did.
-
-    `is_named`: the oracle itself named the failure, by a pattern or a code, so that no other look
-    at it is needed. `harmless` are templates of lines that are no failure's words.
+    """One outcome, why in a few words, and what failed where something did. `is_named`: the oracle
+    named the failure, by a pattern or a code; `harmless`: templates of lines of no failure.
     """
 
     outcome: Outcome

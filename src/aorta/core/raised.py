@@ -92,12 +92,9 @@ _RAISES = re.compile(r"(?:^|:\s*)(?:raise|assert)\b")
 
 @dataclass(frozen=True)
 class Raised:
-    """One exception and where it was raised.
-
-    `frames` are the innermost of the program's own, the last one the innermost: "train.py:step".
-    Where all are of libraries, those. `within` is the library function that raised it, or
-    `BUILT_IN`, where the program's own line did not; `statement` a digest of the program's own
-    line, which raised it or called what did; a library's changes with its version.
+    """One exception. `frames` are the innermost of the program's own, the last the innermost; where
+    there are none, a library's. `within` is the library function that raised it, or `BUILT_IN`;
+    `statement` a digest of the program's own line, which raised it or called what did.
     """
 
     type: str

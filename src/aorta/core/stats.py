@@ -1,6 +1,4 @@
-"""Intervals and exact tests on counts, and two levels of a noisy number: plain arithmetic, no scipy
-(it would cost 100 MB for forty lines).
-"""
+"""Intervals and exact tests on counts, and two levels of a noisy number; no scipy (100 MB)."""
 
 import math
 import statistics
@@ -85,12 +83,9 @@ def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
 
 
 def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
-    """How likely so many hits beside the base's are if the rate is at most `ratio`, below 1, of the
-    base's rate.
+    """How likely so many hits are if the rate is at most `ratio`, below 1, of the base's rate.
 
-    Exact and unconditional: outcomes are ordered by the score statistic, and the base's own rate is
-    the one that makes them likeliest. Fisher's conditional test says nothing about a base that
-    always fails, which is the usual one.
+    Exact and unconditional: Fisher's test says nothing of a base that always fails, as most do.
     """
     seen = _ratio_score(hits, trials, base_hits, base_trials, ratio)
     if seen <= 0:
@@ -207,12 +202,8 @@ _OUTSIDE_AT_LEAST = 4  # values, before a state is called neither
 
 @dataclass(frozen=True)
 class Levels:
-    """Two levels of a noisy number, and what a few values say about which of them they are of.
-    Samples of both, at least one each; and the noise seen elsewhere: squares about their own
-    mean, their number of degrees of freedom.
-
-    Both levels are only known by their own samples, so a value is weighed by Student's distribution
-    and not by the normal one: far from both, or with few samples, it says little.
+    """Two levels of a noisy number, by samples of both, and the noise seen elsewhere (squares,
+    degrees of freedom). A value is weighed by Student's distribution: of few samples it says less.
     """
 
     good: tuple[float, ...]

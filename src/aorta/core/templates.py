@@ -292,11 +292,8 @@ def progress_in(said: Sequence[str]) -> tuple[str, ...]:
 
 
 def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
-    """Which of the lines that were said may be the failure's own words.
-
-    Lines of errors and the last line of stderr, with the last before them where they say no more
-    than that something failed; without any of an error, the last line of each stream. What is said
-    again and again is progress.
+    """Which lines may be the failure's own words: errors and the last line of stderr, with the last
+    before them where they say no more than that something failed; else the last of each stream.
     """
     errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
     if errors:
@@ -359,11 +356,8 @@ _NOTHING_BEGAN: tuple[tuple[frozenset[int] | None, re.Pattern[str]], ...] = (
 
 
 def why_not_started(end: TrialEnd, known_statuses: frozenset[int] = frozenset()) -> str | None:
-    """Why nothing was started, of a program that raised no exception of its own; None where it was.
-
-    126 and 127 alone are a failure only of a program that is known to end so: `known_statuses` are
-    those of the failure that is looked for; empty while none is known, where the first such end may
-    be it.
+    """Why nothing was started; None where it was. 126 and 127 alone are a failure only where
+    `known_statuses`, those of the failure that is looked for, hold them or are not known yet.
     """
     if not end.failed:
         return None

@@ -493,11 +493,8 @@ class DecidingAgent(LocalElasticAgent):
 
 
 class WorkerFamilies:
-    """Everything that ranks started ends with them, in whatever session it is.
-
-    The agent adopts orphans, so that what a rank put into a session of its own stays below the
-    agent when the rank is dead. It is known by its environment, or because it was seen below a rank
-    while that lived.
+    """Everything that ranks started ends with them, in whatever session it is: the agent adopts
+    orphans, and knows them by their environment, or saw them below a rank while that lived.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,8 @@
-"""The case: everything the next person needs when a job has stopped for good, and the command to
-type next.
+"""The case: everything the next person needs when a job has stopped for good: the finding, the
+machine, the failing ranks' logs and an `aorta.yaml` whose oracle is this very failure.
 
-`<log-dir>/case/` holds the finding, the machine, the failing ranks' logs and an `aorta.yaml` whose
-oracle is this very failure.
-
-`python -m aorta.launch.case` writes it, as a pickled `CaseRequest` says. The agent that decided
-runs that after every other agent knew the ending: whatever is wrong with the user's files, and a
-file system that does not answer, cost the case and never the job's exit code.
+`python -m aorta.launch.case` writes it, as a pickled `CaseRequest` says, after every other agent
+knew the ending: whatever is wrong with the files costs the case and never the job's exit code.
 """
 
 import os
@@ -18,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +72,7 @@ def _write_finding(folder: Path, request: CaseRequest) -> None:
         "finding": ruling.verdict.finding,
         "decision": ruling.document,
         "elapsed_ms": ruling.elapsed_ms,
-        "ending": ruling.ending.document if ruling.ending else None,
+        "ending": asdict(ruling.ending) if ruling.ending else None,
     }
     write_json(folder / "finding.json", SCHEMA, content)
 

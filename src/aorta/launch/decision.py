@@ -1,12 +1,9 @@
 """The leader's decision: what attribution says, then the progress limit, then the restart budget.
-
-Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse
-than a wrong RESTART: no opinion restarts.
+Everything it needs is in the store, so that any leader comes to the same answer.
 
 All sources are queried at once, within a bounded time. Aggregation `any`: one STOP is a STOP.
 `all`: STOP needs every source that has an opinion, and at least one. A source that is unreachable,
-late, answers nonsense or says UNKNOWN has no opinion: it can neither stop a job nor keep one from
-being stopped.
+late, answers nonsense or says UNKNOWN has no opinion; no opinion at all restarts.
 """
 
 import logging
@@ -28,7 +25,7 @@ from aorta.attribution.documents import (
     finding_document,
     past_cycle,
 )
-from aorta.attribution.evidence import find_logs, read_dumps, stragglers
+from aorta.attribution.evidence import FailureReport, find_logs, read_dumps, stragglers
 from aorta.core.errors import Exit
 from aorta.launch.config import Aggregation, FaultTolerance
 from aorta.launch.http_source import HttpSource
@@ -344,23 +341,10 @@ def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> fro
 
 
 def _rank_ends(piece: CycleEvidence, hung: frozenset[int]) -> list[RankEnd]:
-    """Ranks that failed, and those stopped because of them; in a hang, who hung."""
-    if piece.hung:
-        here = [rank for rank in piece.ranks if rank in hung]
-        return [RankEnd(rank, node=piece.node, agent=piece.agent, hung=True) for rank in here]
-    return [
-        RankEnd(
-            end.rank,
-            end.exit_code,
-            end.signal,
-            Path(end.error_file) if end.error_file else None,
-            end.time,
-            piece.node,
-            agent=piece.agent,
-        ).stopped_by_agent(end.stopped_by_agent)
-        for end in piece.ends
-        if end.failed or end.stopped_by_agent
-    ]
+    """As a service would read them; of a hang, the ranks that it is put down to."""
+    documents = piece.failure_documents()
+    ends = [FailureReport(**document, agent=piece.agent).end for document in documents]
+    return [end for end in ends if not end.hung or end.rank in hung]
 
 
 def _logs(piece: CycleEvidence) -> list[LogSource]:

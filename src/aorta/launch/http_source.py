@@ -28,10 +28,7 @@ _REFUSED = {400, 403, 422}  # it may not or cannot read the paths
 
 @dataclass
 class HttpSource:
-    """`POST /v1/cycles` reports and `GET /v1/cycles/{job}/{cycle}/decision?wait=S` asks; a server
-    that does not know these is spoken to as `POST /logs` and `GET /logs`. Whatever it does wrong is
-    a `SourceError`.
-    """
+    """Speaks `/v1/cycles`, or `/logs` to a server that does not know that. Raises `SourceError`."""
 
     client: JsonClient
     kind: str

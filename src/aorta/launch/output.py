@@ -1,10 +1,7 @@
-"""What workers write: through a pipe into `rank_<r>.{out,err}`, and to the console as torchrun
-would show it.
+"""What workers write: through pipes into `rank_<r>.{out,err}`, and to the console as torchrun does.
 
-One thread per cycle reads all pipes of this agent. A disk that is full costs log lines and
-never the job: workers write to a pipe, which has no disk to fill. The
-last words of every stream are kept in memory as well, so that attribution has them whatever became
-of the file.
+One thread per cycle reads all pipes of this agent. A full disk costs log lines and never the job;
+the last words of every stream are kept in memory for attribution.
 """
 
 import os
@@ -12,12 +9,12 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.api import to_map
@@ -60,9 +57,9 @@ class Shown:
 
 @dataclass(eq=False)
 class _Sink:
-    """A place that a stream goes to besides its log; once it fails it is left out."""
+    """Where a stream is shown; once that fails it is left out."""
 
-    write: Callable[[bytes], object]
+    screen: TextIO
     prefix: bytes | None = None  # of every line; None: the stream is passed on as it comes
 
 
@@ -90,7 +87,8 @@ class _Stream:
                 content = b"".join(sink.prefix + line + b"\n" for line in lines)
             try:
                 if content:
-                    sink.write(content)
+                    sink.screen.buffer.write(content)
+                    sink.screen.flush()
             except (OSError, ValueError):  # nobody reads the console any more; the job goes on
                 self.sinks.remove(sink)
 
@@ -175,16 +173,6 @@ class OutputPump:
             complain_once(str(stream.path), full)
 
 
-def _to_screen(stream: Std) -> Callable[[bytes], object]:
-    screen = sys.stdout if stream is Std.OUT else sys.stderr
-
-    def write(content: bytes) -> None:
-        screen.buffer.write(content)
-        screen.flush()
-
-    return write
-
-
 @dataclass(eq=False)
 class CycleLogs(LogsSpecs):
     """Tells torch where the workers of the coming cycle write."""
@@ -255,12 +243,10 @@ class CycleLogs(LogsSpecs):
         """Where a stream is shown."""
         names = {"role_name": env["ROLE_NAME"], "rank": env["RANK"], "local_rank": str(local_rank)}
         prefix = Template(self.shown.prefix).safe_substitute(names).encode()
-        sinks = []
-        if stream in self.shown.plain_of(local_rank, world):
-            sinks.append(_Sink(_to_screen(stream)))
-        if stream in self.shown.tee_of(local_rank, world):
-            sinks.append(_Sink(_to_screen(stream), prefix))
-        return sinks
+        screen = sys.stdout if stream is Std.OUT else sys.stderr
+        plain = stream in self.shown.plain_of(local_rank, world)
+        teed = stream in self.shown.tee_of(local_rank, world)
+        return [_Sink(screen)] * plain + [_Sink(screen, prefix)] * teed
 
     def _tell_worker(
         self, env: dict[str, str], start: CycleStart, directory: CycleDir, rank: int

@@ -1,11 +1,8 @@
-"""What is known of a cycle: frozen records that agents exchange through the store as JSON, what a
-source of verdicts is given and answers, and the files in the log directory. Nothing here knows
-torch.
+"""What is known of a cycle: records that agents exchange through the store, what a source of
+verdicts is given and answers, and the files in the log directory. Nothing here knows torch.
 
-`<log-dir>/cycle_<n>/` holds the files of a cycle and its `cycle_info.json`. They are named by
-global rank, so agents of one job may share one directory. Nothing is removed or overwritten: behind
-the cycles of a run that is over the leader goes on counting. Where another submission is still at
-work, this one takes a folder of its own.
+Files of a cycle are named by global rank, so that agents of one job may share one directory. The
+leader goes on counting behind the cycles of a run that is over.
 """
 
 import json
@@ -86,11 +83,6 @@ class JobEnding:
 
     exit_code: int
     reason: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """As cycle_info.json and the case spell it."""
-        return {"exit_code": self.exit_code, "reason": self.reason}
 
 
 @dataclass(frozen=True)
@@ -263,8 +255,7 @@ class DecisionSource(Protocol):
     """Whom the launcher asks. Both methods may block: they are called in threads of their own."""
 
     @property
-    def name(self) -> str:
-        """What cycle_info.json and the log call it."""
+    def name(self) -> str: ...
 
     def trigger(self, failed: FailedCycle) -> None:
         """Tell it what this agent knows, once a cycle."""
@@ -428,7 +419,7 @@ def write_cycle_info(
         "decided_by": ruling.verdict.source if ruling else None,
         "decided_in_ms": ruling.elapsed_ms if ruling else None,
         "finding": ruling.verdict.finding if ruling else None,
-        "ending": ended.document if ended is not None else None,
+        "ending": asdict(ended) if ended is not None else None,
         "notes": [piece.note for piece in evidence if piece.note],
         "lost_nodes": list(lost),
     }

@@ -1,6 +1,4 @@
-"""What is asked of `aorta solve`, and what is kept of it so that a resumed run needs no more than
-its directory.
-"""
+"""What is asked of `aorta solve`, kept so that a resumed run needs its directory alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

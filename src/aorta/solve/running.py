@@ -1,6 +1,4 @@
-"""`solve`: the stages one after the other, each written down before the next begins; and what
-each may spend of a budget.
-"""
+"""`solve`: the stages one after the other, and what each may spend of a budget."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

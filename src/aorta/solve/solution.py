@@ -1,6 +1,4 @@
-"""What all stages together amount to: the one document that `solve.json`, the summary, the page and
-the exit code read, with its sentences for people.
-"""
+"""What all stages together amount to: solve.json, the summary and the exit code."""
 
 import shlex
 from collections.abc import Iterator, Mapping

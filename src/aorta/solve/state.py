@@ -238,9 +238,8 @@ class State:
         return source if source.get("status") == "reduced" or not reduced else reduced
 
     def go_on(self, seconds: float | None) -> None:
-        """A run that is taken up again: what a budget had ended is not over any more, and the
-        bundle is made anew. `seconds` may be spent from now on; None: what is left of the budget,
-        and where nothing is, as much again.
+        """Taken up again: what a budget ended is not over, the bundle is made anew. `seconds` may
+        be spent from now on; None: what is left of the budget, or as much again.
         """
         over = [n for n, r in self.results.items() if r.status == "budget"]
         if over:

@@ -1,6 +1,4 @@
-"""What stages run: the original, wherever its command was written, the reduced reproducer where
-there is one that fails by itself, and trials of either.
-"""
+"""What stages run: the original or its reduced reproducer, and trials of either."""
 
 import shlex
 from collections.abc import Mapping

@@ -1,6 +1,4 @@
-"""Which change brought it? Between a good end that is given, or found among older revisions, and
-what fails now.
-"""
+"""Which change brought it? Between a good end, given or found, and what fails now."""
 
 import re
 import shlex

@@ -1,6 +1,4 @@
-"""What leaves: scrubbed, packed, unpacked into an empty directory under another home, and run
-there.
-"""
+"""What leaves: scrubbed, packed, unpacked under another home, and run there."""
 
 from dataclasses import dataclass
 from pathlib import Path

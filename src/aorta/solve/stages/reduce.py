@@ -1,7 +1,4 @@
-"""The smallest workload that still fails, on axes that were given, or found without being told:
-what the command line, its scripts and one run of it give away. And one short script out of the
-program itself, after everything around it is small.
-"""
+"""The smallest workload that still fails; and one short script out of the program itself."""
 
 import json
 import os
@@ -28,11 +25,8 @@ SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 def draft(
     state: State, subject: Subject, oracle: Mapping[str, Any], *, plain: bool = False
 ) -> Path:
-    """The reduction spec of this failure: the one that was given, or one with every axis that could
-    be found.
-
-    `plain`: only with what the command line itself says, for a command that is another one with
-    anything else.
+    """The reduction spec: the one that was given, or one with every axis that could be found;
+    `plain`: with what the command line itself says.
     """
     if subject.spec is not None:
         return subject.spec

@@ -1,6 +1,4 @@
-"""Does it fail, how, and how often? The first failure that is seen says what counts as the failure
-from then on.
-"""
+"""Does it fail, how, and how often? The first failure says what counts as the failure."""
 
 import json
 import re
@@ -42,20 +40,10 @@ _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>
 _NOT_A_NUMBER = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
 _SURE_OF_A_MISTAKE = 0.7
 _A_GUESS = 0.5  # below this the words of a failure say less than the type of its exception
-_MISTAKES = frozenset(
-    {
-        FailureClass.IMPORT_ERROR,
-        FailureClass.SYNTAX_ERROR,
-        FailureClass.BAD_ARGUMENTS,
-        FailureClass.BAD_CONFIG,
-    }
-)
-"""Whoever started it mends these in a minute: nothing is worth a search."""
-
-_PERHAPS_MISTAKES = frozenset(
-    {FailureClass.MISSING_FILE, FailureClass.PERMISSION_DENIED, FailureClass.DISK_FULL}
-)
-"""So are these, unless they come and go: further runs tell."""
+# Whoever started it mends these in a minute: nothing is worth a search.
+MISTAKES = frozenset({"import_error", "syntax_error", "bad_arguments", "bad_config"})
+# So are these, unless they come and go: further runs tell.
+_PERHAPS_MISTAKES = frozenset({"missing_file", "permission_denied", "disk_full"})
 
 
 class Reproduce(Stage):
@@ -70,7 +58,7 @@ class Reproduce(Stage):
         wanted = state.request.is_search_wanted or subject.spec is not None
         if wanted or seen.hits.trials > 1:
             failure["mistake"] = False  # somebody knows better, or it came and went
-        if failure["mistake"] and failure["class"] in _MISTAKES:
+        if failure["mistake"] and failure["class"] in MISTAKES:
             return _mistake(failure, seen.hits)
         # Trials until the failure rate is known; what earlier looks saw counts.
         report = run_command(
@@ -249,7 +237,7 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
         "confidence": round(confidence, 3),
         "summary": summary,
         "advice": list(dict.fromkeys(advice)),
-        "mistake": kind in _MISTAKES | _PERHAPS_MISTAKES
+        "mistake": kind in MISTAKES | _PERHAPS_MISTAKES
         and confidence >= _SURE_OF_A_MISTAKE
         and found.decision.action is Action.STOP,
     }
