@@ -117,9 +117,9 @@ def test_logs_of_an_earlier_job_are_not_taken_for_those_of_this_one(tmp_path: Pa
 
     logs = CycleLogs(LogDir(tmp_path), Shown())
     directory = logs.prepare(CycleStart("job7-2", 0, ("node",)))
-    for file in (directory.err(0), directory.error_file(0)):
+    for file in (directory.file(0, "err"), directory.file(0, "error.json")):
         file.write_text("ModuleNotFoundError: of another job")
     logs.reify({0: {"RANK": "0", "ROLE_NAME": "default"}})
     logs.pump.stop()
-    assert directory.err(0).read_bytes() == b""
-    assert not directory.error_file(0).exists()
+    assert directory.file(0, "err").read_bytes() == b""
+    assert not directory.file(0, "error.json").exists()

@@ -7,6 +7,7 @@ either way.
 
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -254,10 +255,8 @@ class Tally:
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> "Tally":
-        tally = cls()
-        for outcome in outcomes:
-            tally += outcome
-        return tally
+        counts = Counter(outcomes)
+        return cls(**{outcome.value: counts[outcome] for outcome in Outcome})
 
     @property
     def against(self) -> int:
@@ -276,14 +275,9 @@ class Tally:
         return self.error > retries + self.evidence
 
     def __add__(self, more: "Outcome | Tally") -> "Tally":
-        if isinstance(more, Outcome):
-            more = Tally(**{more.value: 1})
-        return Tally(
-            self.reproduced + more.reproduced,
-            self.clean + more.clean,
-            self.other + more.other,
-            self.error + more.error,
-        )
+        added = Tally(**{more.value: 1}) if isinstance(more, Outcome) else more
+        pairs = zip(vars(self).values(), vars(added).values(), strict=True)
+        return Tally(*(here + there for here, there in pairs))
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class AgentCycle:
         ends = []
         for rank, status in codes.items():
             if status is not None:
-                error_file = self.directory.error_file(rank)
+                error_file = self.directory.file(rank, "error.json")
                 known = str(error_file) if is_there(error_file) else None
                 stopped = bool(self.failure) and status != 0 and rank not in self.died_first
                 moment = self.ended_at.setdefault(rank, time.time())
@@ -152,15 +152,16 @@ class AgentCycle:
         return ends
 
     def evidence_of(self, ranks: Sequence[int], ends: Sequence[WorkerEnd]) -> CycleEvidence:
-        """What this agent can say about the cycle. Failed ranks come first in the logs, for
-        those who read little. Of ranks whose files are not complete what was heard counts, not
-        what could be written.
+        """What this agent can say about the cycle, failed ranks first. Where a file is incomplete,
+        what was heard of its rank counts.
         """
         failed = [end.rank for end in ends if end.failed]
         incomplete = self.logs.pump.incomplete
         in_order = [rank for rank in dict.fromkeys((*failed, *ranks)) if rank not in incomplete]
         files = self.directory
-        logs = [path for rank in in_order for path in (files.err(rank), files.out(rank))]
+        logs = [
+            path for rank in in_order for path in (files.file(rank, "err"), files.file(rank, "out"))
+        ]
         return CycleEvidence(
             agent=f"{self.node}:{os.getpid()}",
             node=self.node,
@@ -426,7 +427,7 @@ class DecidingAgent(LocalElasticAgent):
     def _failure(self, rank: int, pid: int, code: int) -> ProcessFailure:
         """With what the rank reported of it, where that is torch's JSON and the disk answers."""
         try:
-            file = self._current().directory.error_file(rank)
+            file = self._current().directory.file(rank, "error.json")
             return ProcessFailure(rank, pid, code, str(file))
         except (OSError, ValueError, KeyError, TypeError) as wrong:
             log.warning("what rank %d reported of its failure cannot be read: %s", rank, wrong)

@@ -95,17 +95,11 @@ class _Document(StrictModel):
 
 
 _WITHOUT_OLD = "1.0"  # the release that no longer knows the flags below
-_OLD_FLAGS: Mapping[str, tuple[Mapping[str, Any], str]] = {
-    "--ft-attribution-endpoint": ({"metavar": "URL"}, "--ft-attrsvc-url"),
-    "--ft-attribution-backend": (
-        {"metavar": "URL|mcp", "action": "append"},
-        "--ft-attribution-http-url or --ft-attribution-enable-mcp",
-    ),
-    "--ft-rank-heartbeat-timeout": ({"metavar": "SECONDS", "type": float}, "--ft-hang-timeout"),
-    "--ft-attribution-stop-action": (
-        {"choices": ["log", "no-restart"]},
-        "--ft-attribution-dry-run",
-    ),
+_OLD_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "--ft-attribution-endpoint": {"metavar": "URL"},
+    "--ft-attribution-backend": {"metavar": "URL|mcp", "action": "append"},
+    "--ft-rank-heartbeat-timeout": {"metavar": "SECONDS", "type": float},
+    "--ft-attribution-stop-action": {"choices": ["log", "no-restart"]},
 }
 _NAMES = """
     attribution-analysis-backend attribution-backends attribution-export-url
@@ -168,8 +162,8 @@ def add_flags(parser: ArgumentParser) -> None:
     ours.add_argument("--ft-config", "--ft_config", "--ft-cfg-path", metavar="FILE", help=file)
     for flag, _, field in _flags():
         ours.add_argument(*_spellings(flag), default=None, help=field.description, **_how(field))
-    for flag, (how, instead) in _OLD_FLAGS.items():
-        text = f"Until aorta {_WITHOUT_OLD}: use {instead}."
+    for flag, how in _OLD_FLAGS.items():
+        text = f"Until aorta {_WITHOUT_OLD}; a warning names the new one."
         old.add_argument(*_spellings(flag), default=None, help=text, **how)
     for name in _NOT_HERE:
         parser.add_argument(*_spellings(f"--ft-{name}"), help=SUPPRESS)

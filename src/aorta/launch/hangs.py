@@ -82,7 +82,7 @@ class HangWatch:
 
 def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ...]:
     """Ask every live rank for stacks and Flight Recorder; returns the files that came."""
-    hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.stacks(rank))}
+    hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.file(rank, "stacks"))}
     with suppress(OSError):
         directory.flight_recorder(0).parent.mkdir(exist_ok=True)
     for pid in hooked.values():
@@ -93,11 +93,12 @@ def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ..
     while time.monotonic() < deadline:
         time.sleep(_QUIET_FILE)
         if all(
-            _is_complete(directory.stacks(rank)) and is_there(directory.flight_recorder(rank))
+            _is_complete(directory.file(rank, "stacks"))
+            and is_there(directory.flight_recorder(rank))
             for rank in hooked
         ):
             break
-    files = [(directory.stacks(rank), directory.flight_recorder(rank)) for rank in hooked]
+    files = [(directory.file(rank, "stacks"), directory.flight_recorder(rank)) for rank in hooked]
     return tuple(str(file) for pair in files for file in pair if _is_filled(file))
 
 

@@ -225,14 +225,14 @@ class CycleLogs(LogsSpecs):
             rank = int(env["RANK"])
             self._tell_worker(env, self._start, directory, rank)
             for stream, paths, file in (
-                (Std.OUT, destination.stdouts, directory.out(rank)),
-                (Std.ERR, destination.stderrs, directory.err(rank)),
+                (Std.OUT, destination.stdouts, directory.file(rank, "out")),
+                (Std.ERR, destination.stderrs, directory.file(rank, "err")),
             ):
                 sinks = self._sinks(stream, local_rank, env, len(envs))
                 piped = _Stream(rank, file, *_pipe(), sinks)
                 pump.streams.append(piped)
                 paths[local_rank] = f"/proc/{os.getpid()}/fd/{piped.writes}"
-            destination.error_files[local_rank] = str(directory.error_file(rank))
+            destination.error_files[local_rank] = str(directory.file(rank, "error.json"))
         pump.start()
         self.pump = pump
         return destination
@@ -252,8 +252,8 @@ class CycleLogs(LogsSpecs):
         self, env: dict[str, str], start: CycleStart, directory: CycleDir, rank: int
     ) -> None:
         with suppress(OSError):
-            directory.error_file(rank).unlink(missing_ok=True)
-        env["TORCHELASTIC_ERROR_FILE"] = str(directory.error_file(rank))
+            directory.file(rank, "error.json").unlink(missing_ok=True)
+        env["TORCHELASTIC_ERROR_FILE"] = str(directory.file(rank, "error.json"))
         env["AORTA_JOB_ID"] = start.job_id
         env["AORTA_CYCLE"] = str(start.cycle)
         env["AORTA_CYCLE_ID"] = start.cycle_id
@@ -261,7 +261,7 @@ class CycleLogs(LogsSpecs):
         self._beats[rank] = (beats, os.fstat(beats).st_mtime_ns)
         env["AORTA_HEARTBEAT_FILE"] = f"/proc/{os.getpid()}/fd/{beats}"
         if self.watch_hangs:
-            env["AORTA_STACKS_FILE"] = str(directory.stacks(rank))
+            env["AORTA_STACKS_FILE"] = str(directory.file(rank, "stacks"))
             env["AORTA_FLIGHT_RECORDER_FILE"] = str(directory.flight_recorder(rank))
             # Our `sitecustomize` first; it hands over to the user's own.
             before = os.environ.get("PYTHONPATH")

@@ -311,17 +311,9 @@ class CycleDir:
     def __init__(self, log_dir: Path, cycle: int) -> None:
         self.path = log_dir / f"cycle_{cycle}"
 
-    def out(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.out"
-
-    def err(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.err"
-
-    def error_file(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.error.json"
-
-    def stacks(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.stacks"
+    def file(self, rank: int, kind: str) -> Path:
+        """Of a rank: `out`, `err`, `error.json` (torch's own) or `stacks`."""
+        return self.path / f"rank_{rank}.{kind}"
 
     def flight_recorder(self, rank: int) -> Path:
         """In a directory of their own: what reads dumps takes every file in it."""
