@@ -11,7 +11,6 @@ from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.stats import percent_range, rate_to_json
 from aorta.engine.rundir import RunDir, write_atomically, write_json
-from aorta.reduce.launcher import python_of
 from aorta.solve.state import State
 
 SCHEMA = "aorta.solve/1"
@@ -160,11 +159,9 @@ class Solution:
     def _next(self, document: Mapping[str, Any]) -> Iterator[str]:
         state, known, found = self.state, self.state.known("reproduce"), document["reproducer"]
         if document["status"] == "user_error":
-            command = state.request.command
-            stages = "reduce,source,bundle" if python_of(command) else "reduce,bundle"
             yield from known["advice"] or [f"mend this: {known['summary']}"]
-            again = f"aorta solve --stages {stages} -- {shlex.join(command) or '...'}"
-            yield f"if it is right as it is: {again}"
+            words = shlex.join(state.request.command) or "..."
+            yield f"if it is right as it is: aorta solve --stages reduce,source,bundle -- {words}"
             return
         if document["status"] == "did_not_reproduce":
             yield "run it where it fails, or give it longer: aorta solve --budget 8h ..."
