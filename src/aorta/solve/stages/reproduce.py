@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -104,6 +105,7 @@ def _first_failure(state: State, subject: Subject) -> _Seen | StageResult:
         ends = _failing_ends(state, report, by_numbers=subject.oracle is None)
         before += HitCount(len(ends), max(len(ends), report.tally.evidence))
         if ends and patience is not None and ends[0].duration >= patience:
+            shutil.rmtree(state.run.private / LOOK)  # with a longer budget it is looked at again
             return StageResult("reproduce", "budget", _still_runs(ends[0]))
         if ends:
             return _Seen(_drafted(subject, ends[0]), ends[0], before)
@@ -152,11 +154,15 @@ def opened_names(state: State) -> Path:
 
 
 def _patience(state: State) -> float | None:
-    """Seconds that a run may take where a budget is all that limits it."""
-    left = state.seconds_left(LOOK)
-    if left is None or state.request.timeout is not None or environment_of(state.request).isolated:
-        return None
-    return _PATIENCE * left
+    """Seconds that a run may take where a budget is all that limits it; the same when resumed."""
+    place = state.run.private / LOOK / "patience.json"
+    if not place.is_file():
+        left, isolated = state.seconds_left(LOOK), environment_of(state.request).isolated
+        is_free = left is None or isolated or state.request.timeout is not None
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, json.dumps(None if is_free else _PATIENCE * (left or 0.0)))
+    seconds: float | None = json.loads(place.read_text())
+    return seconds
 
 
 def _look(
