@@ -324,14 +324,6 @@ class CycleDir:
         return self.path / "cycle_info.json"
 
 
-def next_cycle(log_dir: Path) -> int:
-    """The first number that no cycle in this directory has."""
-    with suppress(OSError):
-        found = (_CYCLE.match(entry.name) for entry in log_dir.iterdir())
-        return max((int(match[1]) + 1 for match in found if match), default=0)
-    return 0
-
-
 class LogDir:
     """Where one submission writes: the given directory, or a folder of its own in it."""
 
@@ -343,15 +335,18 @@ class LogDir:
 
     def begin(self, job_id: str) -> tuple[str, int]:
         """The folder of a job that begins ("" unless another writes here), and its first cycle."""
-        folder = ""
+        folder, first = "", 0
         with suppress(OSError):
             owner = Owner.from_label(self._lock.read_text())
             if owner is not None and not owner.is_gone():
                 folder = job_id
                 log.info(
-                    "another job writes to %s; the logs of this one are in %s", self._base, folder
+                    "another job writes to %s; this one takes the folder %s", self._base, folder
                 )
-        return folder, next_cycle(self._base / folder)
+        with suppress(OSError):
+            names = (_CYCLE.match(entry.name) for entry in (self._base / folder).iterdir())
+            first = max((int(name[1]) + 1 for name in names if name), default=0)
+        return folder, first
 
     def cycle(self, start: CycleStart) -> "CycleDir":
         return CycleDir(self._base / start.folder, start.cycle)

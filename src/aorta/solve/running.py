@@ -52,13 +52,8 @@ def _give_share(stage: Stage, state: State) -> None:
 
 
 VERB = "solve"
-_EVERY: Mapping[str, Stage] = {
-    stage.name: stage
-    for stage in (
-        *(Reproduce(), Isolate(), Reduce(), Triage()),
-        *(Bisect(), Diverge(), Source(), Bundle()),
-    )
-}
+_ORDER = (Reproduce(), Isolate(), Reduce(), Triage(), Bisect(), Diverge(), Source(), Bundle())
+_EVERY: Mapping[str, Stage] = {stage.name: stage for stage in _ORDER}
 """In the order in which they run: what a broken node did is not worth reducing."""
 
 
