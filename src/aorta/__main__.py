@@ -24,9 +24,7 @@ def main() -> None:
 
 
 def ft_launcher() -> None:
-    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, with its defaults; its
-    flags and file are understood.
-    """
+    """`ft_launcher`: `aorta launch` under the name of NVIDIA's launcher, with its defaults."""
     open_standard_streams()
     from aorta.cli.app import run
 

@@ -406,12 +406,10 @@ def test_the_case_of_a_stopped_launch_is_packed_by_itself_too(tmp_path: Path) ->
         "SHIP.md",
         "aorta.yaml",
         "cycle_info.json",
-        "elsewhere.yaml",
         "env.json",
         "finding.json",
         "logs/rank_0.err",
         "logs/rank_0.out",
-        "workload/train.py",
     }
 
 

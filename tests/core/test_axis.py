@@ -22,6 +22,7 @@ from aorta.core.axis import (
     choice,
     number,
     show_value,
+    size_at_floor,
     subset,
     value_from_json,
     value_to_json,
@@ -31,7 +32,7 @@ from aorta.core.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("axis", "smallest", "size_at_floor", "value", "size"),
+    ("axis", "smallest", "least", "value", "size"),
     [
         (number("layers", 12, 2), 2, 2, 7, 7),
         (window("steps", 100, 40, floor=3), Window(100, 3), 3, Window(110, 8), 8),
@@ -42,10 +43,10 @@ from aorta.core.errors import UsageError
     ],
 )
 def test_an_axis_knows_its_end_and_how_much_a_value_uses(
-    axis: Axis, smallest: Value | None, size_at_floor: float, value: Value, size: float
+    axis: Axis, smallest: Value | None, least: float, value: Value, size: float
 ) -> None:
     assert axis.smallest == smallest
-    assert axis.size_at_floor == size_at_floor
+    assert size_at_floor(axis) == least
     assert axis.size(value) == size
     assert axis.size(axis.initial) >= axis.size(value)
 

@@ -2,7 +2,6 @@
 figures over many strangers' messages are `python -m benchmarks identity`.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.core.failure import Failure, failure_of, learned, same_failure
-from aorta.core.raised import error_line_of
 from aorta.core.templates import common, covers, template
 from aorta.core.trial import Ended, StreamEnd, TrialEnd
 
@@ -292,20 +290,6 @@ def test_any_output_can_be_read_and_is_the_same_as_itself(stderr: str, stdout: s
     assert same_failure(ended(stderr, stdout), ended(stderr, stdout))
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (raised(SHORT, "load.py:read") + "and then\n" + "bye", SHORT),
-        ("step 1\nfatal: no device\nfailed: see above\nbye", "failed: see above"),
-        ("all is well", ""),
-    ],
-)
-def test_the_line_that_names_a_failure_is_its_exception_or_the_last_error(
-    text: str, line: str
-) -> None:
-    assert error_line_of(text) == line
-
-
 def test_how_it_ended_in_words() -> None:
     assert [Ended(1).text, Ended(139).text, Ended(signal=9).text, Ended(hang=True).text] == [
         "exit 1",
@@ -412,63 +396,6 @@ def test_what_a_failed_assertion_quotes_is_code() -> None:
     assert same_failure(ended(one), ended(one.replace("cpp:4", "cpp:9")))
 
 
-def java(method: str, said: str = "no offset for partition 7") -> str:
-    return (
-        f'Exception in thread "pool-3" java.lang.IllegalStateException: {said}\n'
-        f"\tat org.example.Reader.{method}(Reader.java:31)\n"
-        "\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
-    )
-
-
-def node(function: str, said: str = "offset 12 beyond 9") -> str:
-    return (
-        f"/w/load.js:3\n    throw new RangeError(said);\n    ^\n\nRangeError: {said}\n"
-        f"    at {function} (/w/load.js:3:11)\n    at node:internal/main/run:28:49\n\nNode.js v20.1.0\n"
-    )
-
-
-def go(function: str, said: str = "index out of range [7] with length 7") -> str:
-    return (
-        f"panic: runtime error: {said}\n\ngoroutine 34 [running]:\n"
-        f"main.(*Loader).{function}(0xc000123456, 0x7)\n\t/src/loader.go:88 +0x1d4\n"
-        "main.main()\n\t/src/train.go:41 +0x2f\nexit status 2\n"
-    )
-
-
-def rust(line: str, said: str = "called `Option::unwrap()` on a `None` value") -> str:
-    return (
-        f"\nthread 'main' (2210) panicked at src/main.rs:{line}:\n{said}\n"
-        "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("language", "place", "elsewhere", "kind"),
-    [
-        (java, "next", "seek", "IllegalStateException"),
-        (node, "next", "seek", "RangeError"),
-        (go, "Next", "Seek", "panic"),
-        (rust, "12:9", "31:9", "panic"),
-    ],
-)
-def test_exceptions_of_other_languages_have_a_type_and_a_place(
-    language: Callable[..., str], place: str, elsewhere: str, kind: str
-) -> None:
-    known = ended(language(place))
-    assert known.causes[0].first.type == kind
-    assert same_failure(known, ended(language(place)))
-    assert not same_failure(known, ended(language(elsewhere)))
-    varying = (f"shard {number} of {word} is gone" for number, word in ((3, "left"), (9, "right")))
-    one, two = (language(place, said) for said in varying)
-    assert same_failure(after(one, two), ended(language(place, "shard 4 of middle is gone")))
-
-
-def test_of_a_java_exception_its_first_cause_counts() -> None:
-    caused = "Caused by: java.io.IOException: disk gone\n\tat org.example.Disk.read(Disk.java:9)\n"
-    known = ended(java("next") + caused)
-    assert [one.type for one in known.causes[0].chain] == ["IOException", "IllegalStateException"]
-
-
 def test_a_library_that_is_called_in_two_lines_raises_two_failures() -> None:
     inside = '  File "/v/site-packages/torch/linear.py", line 134, in forward\n'
     said = "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x14 and 8x2)"
@@ -504,16 +431,10 @@ def test_a_stack_runs_out_wherever_the_next_call_stands() -> None:
     assert not same_failure(one, ended(recursed("fold", "fold_list")))
 
 
-def test_codes_of_a_logger_and_targets_of_make_tell_failures_apart() -> None:
+def test_codes_of_a_logger_tell_failures_apart() -> None:
     def logged(code: str) -> str:
         return f'{{"severity": "ERROR", "message": "request 5531 failed", "code": {code}}}\n'
 
     assert same_failure(ended(logged('"E1017"')), ended(logged('"E1017"').replace("5531", "77")))
     assert not same_failure(ended(logged('"E1017"')), ended(logged('"E1023"')))
     assert not same_failure(ended(logged("17")), ended(logged("23")))
-
-    def made(target: str) -> Failure:
-        return ended(f"make: *** [Makefile:5: {target}] Error 1\n", "fetch\nfit\n", exit_code=2)
-
-    assert same_failure(made("fit"), made("fit"))
-    assert not same_failure(made("fit"), made("fetch"))

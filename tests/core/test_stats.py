@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.core.stats import (
-    binomial_tail,
     clopper_pearson_high,
     clopper_pearson_low,
     counted,
-    fisher_exact,
     fisher_fewer,
     holm,
     percent_range,
@@ -45,21 +43,6 @@ def test_nothing_tried_says_nothing() -> None:
     assert clopper_pearson_high(0, 0, 0.05) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "p"),
-    [
-        ((3, 3), (0, 3), 0.10),
-        ((4, 4), (0, 4), 0.0286),
-        ((5, 5), (0, 5), 0.0079),
-        ((1, 2), (1, 2), 1.0),
-    ],
-)
-def test_fisher_gives_the_published_values(
-    a: tuple[int, int], b: tuple[int, int], p: float
-) -> None:
-    assert fisher_exact(*a, *b) == pytest.approx(p, abs=1e-4)
-
-
 @given(st.integers(0, 30), st.integers(1, 30), st.floats(0.001, 0.3))
 def test_the_exact_bound_is_where_the_tail_has_its_chance(
     hits: int, more: int, alpha: float
@@ -67,21 +50,14 @@ def test_the_exact_bound_is_where_the_tail_has_its_chance(
     trials = hits + more
     low = clopper_pearson_low(hits, trials, alpha)
     if hits:
-        assert binomial_tail(hits, trials, low) == pytest.approx(alpha, rel=1e-6)
+        chances = (
+            math.comb(trials, i) * low**i * (1 - low) ** (trials - i)
+            for i in range(hits, trials + 1)
+        )
+        assert math.fsum(chances) == pytest.approx(alpha, rel=1e-6)
     else:
         assert low == 0.0
     assert low <= hits / trials <= clopper_pearson_high(hits, trials, alpha)
-
-
-def test_the_binomial_tail_agrees_with_enumeration() -> None:
-    rate = 0.3
-    for hits in range(6):
-        enumerated = math.fsum(
-            rate ** sum(draw) * (1 - rate) ** (5 - sum(draw))
-            for draw in itertools.product((0, 1), repeat=5)
-            if sum(draw) >= hits
-        )
-        assert binomial_tail(hits, 5, rate) == pytest.approx(enumerated)
 
 
 def test_holm_adjusts_stepwise_and_keeps_the_order_given() -> None:
@@ -117,7 +93,6 @@ def test_the_two_sides_of_fisher_share_the_outcome_seen(
     fewer = fisher_fewer(a, a + more_a, b, b + more_b)
     more = fisher_fewer(b, b + more_b, a, a + more_a)
     assert fewer + more >= 1 - 1e-12
-    assert min(fewer, more) <= fisher_exact(a, a + more_a, b, b + more_b) + 1e-12
 
 
 @cache
@@ -220,19 +195,6 @@ def test_a_percentile_lies_between_its_neighbours_as_statisticians_say(
 
 def test_of_one_value_every_percentile_is_that_value() -> None:
     assert percentile([4.0], 0.9) == 4.0
-
-
-@pytest.mark.parametrize(
-    ("hits", "trials", "rate", "chance"),
-    [(0, 3, 0.0, 1.0), (1, 3, 0.0, 0.0), (4, 3, 0.5, 0.0), (3, 3, 1.0, 1.0), (4, 3, 1.0, 0.0)],
-)
-def test_the_tail_at_its_edges(hits: int, trials: int, rate: float, chance: float) -> None:
-    assert binomial_tail(hits, trials, rate) == chance
-
-
-def test_no_chance_is_above_one_however_the_sum_is_rounded() -> None:
-    assert binomial_tail(1, 11, 0.96) == pytest.approx(1.0)
-    assert all(binomial_tail(1, n, p / 100) <= 1.0 for n in range(2, 13) for p in range(90, 100))
 
 
 def test_one_is_not_many() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit
-from aorta.core.failure import failure_from_json
+from aorta.core.failure import Failure
 from aorta.core.oracle import Classified
-from aorta.core.trial import Outcome, StreamEnd, TrialEnd
+from aorta.core.trial import Ended, Outcome, StreamEnd, TrialEnd
 from aorta.engine.drive import record_of
 from aorta.engine.events import (
     Ending,
@@ -89,7 +89,7 @@ def test_a_record_holds_times_to_the_millisecond_and_a_duration_to_the_microseco
 
 
 def test_only_other_failures_that_said_something_are_told_of() -> None:
-    said = failure_from_json(None, "exit 1 | KeyError")
+    said = Failure(Ended(1), words=("KeyError",))
     records = [
         recorded(Classified(Outcome.OTHER, "", said)),
         recorded(Classified(Outcome.OTHER, "", None)),

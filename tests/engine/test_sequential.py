@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.stats import binomial_tail
 from aorta.core.trial import Tally, Verdict
 from aorta.engine.judge import (
     Calibration,
@@ -86,11 +85,17 @@ def test_the_test_keeps_both_error_rates_it_promises_in_fewer_trials_than_any_fi
         assert trials < _fewest_fixed(present, absent, 0.002, 0.02)
 
 
+def _binomial_tail(hits: int, trials: int, rate: float) -> float:
+    """P(at least `hits` of `trials`) at `rate`."""
+    counts = range(hits, trials + 1)
+    return sum(comb(trials, i) * rate**i * (1.0 - rate) ** (trials - i) for i in counts)
+
+
 def _fewest_fixed(present: float, absent: float, alpha: float, beta: float) -> int:
     for n in range(1, 500):
         for k in range(1, n + 1):
-            if binomial_tail(k, n, absent) <= alpha:
-                if binomial_tail(k, n, present) >= 1 - beta:
+            if _binomial_tail(k, n, absent) <= alpha:
+                if _binomial_tail(k, n, present) >= 1 - beta:
                     return n
                 break
     raise AssertionError("no fixed rule")

@@ -92,6 +92,12 @@ def test_every_kind_of_source_is_in_the_one_list(file: Path) -> None:
             ["--ft-attribution-enable-mcp"],
             "--ft-attribution-enable-mcp",
         ),
+        (
+            ["--ft-attribution-stop-action", "log"],
+            ["--ft-attribution-dry-run"],
+            "--ft-attribution-dry-run",
+        ),
+        (["--ft-rank-heartbeat-timeout", "9"], ["--ft-hang-timeout", "9"], "--ft-hang-timeout"),
     ],
 )
 def test_old_spellings_work_with_a_warning_and_not_beside_the_new(

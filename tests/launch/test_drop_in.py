@@ -1,14 +1,10 @@
-"""In place of torchrun and of ft_launcher: what a caller from Python, an event handler and an old
-command line see.
-"""
+"""In place of torchrun and of ft_launcher: what an event handler and an old command line see."""
 
 import ast
-import io
 import json
 import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -55,65 +51,6 @@ def test_an_event_handler_hears_of_workers_that_start_and_fail(
     assert "Root Cause (first observed failure)" in end.err
 
 
-@pytest.fixture
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
-
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # torch's own open files
-@pytest.mark.usefixtures("_one_thread")
-def test_a_caller_from_python_gets_torch_s_own_error_with_the_worker_s_error_file(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from torch.distributed.elastic.multiprocessing import errors
-
-    from aorta.launch.job import launch_or_raise
-
-    job = script(
-        site.folder,
-        """
-        with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
-            file.write(open("recorded").read())
-        sys.exit(1)
-        """,
-    )
-    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(site.folder / "recorded"))
-    errors.get_error_handler().record_exception(
-        RuntimeError("the worker says why")
-    )  # as `@record` does
-    monkeypatch.delenv("TORCHELASTIC_ERROR_FILE")
-    monkeypatch.chdir(site.folder)
-    with pytest.raises(errors.ChildFailedError) as failed:
-        launch_or_raise(["--log-dir", str(site.logs), "--max-restarts", "0", str(job)])
-    _, first = failed.value.get_first_failure()
-    assert "the worker says why" in json.dumps(first.error_file_data)
-    with pytest.raises(ValueError, match="nnodes"):
-        launch_or_raise(["--nnodes", "0", str(job)])
-
-    def breaks(*_: object) -> None:
-        raise LookupError("the agent itself")
-
-    monkeypatch.setattr("aorta.launch.agent.DecidingAgent._go_through_cycles", breaks)
-    with pytest.raises(LookupError, match="the agent itself"):
-        launch_or_raise(["--log-dir", str(site.logs), str(job)])
-
-
-@pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)  # torch's own open files
-@pytest.mark.usefixtures("_one_thread")
-def test_output_reaches_a_caller_that_put_text_in_place_of_its_stdout(site: Site) -> None:
-    from aorta.launch.job import launch_or_raise
-
-    job = script(site.folder, "print('hello from', rank)")
-    captured = io.StringIO()
-    with redirect_stdout(captured):
-        launch_or_raise(["--log-dir", str(site.logs), "-t", "3", str(job)])
-    assert captured.getvalue() == "[default0]:hello from 0\n"
-
-
 NAMED_SO = (
     "import sys; del sys.argv[1]  # launch\nfrom aorta.__main__ import ft_launcher\nft_launcher()\n"
 )
@@ -137,55 +74,33 @@ def test_two_agents_of_ft_launcher_meet_as_they_do_under_nvidia_s(site: Site) ->
 def test_a_command_line_and_a_file_of_ft_launcher_are_understood_or_named(site: Site) -> None:
     config = site.folder / "ft.yaml"
     config.write_text(
-        "trainer: {devices: 8}\n"
         "fault_tolerance:\n"
         "  rank_heartbeat_timeout: 1800\n"
-        "  safety_factor: 5\n"
         "  storage_healthcheck_path: /lustre\n"
         "  num_warmup_iterations: 5\n"
         "  attribution_backends: [lib]\n"
         "  attribution_timeout_seconds: 30.0\n"
         "  attribution_dry_run: true\n"
         "  attribution_endpoint: localhost\n"
-        "  of_a_later_release: 1\n"
         "  max_no_progress_cycles: 7\n"
         "  attribution: {aggregation: all}\n"
     )
     job = script(site.folder, "print('hello', rank)")
-    prefix = site.folder / "app"
     (site.folder / "its_name.py").write_text(NAMED_SO)
     end = site.run(
-        *("--ft-cfg-path", str(config), "--ft-per-cycle-applog-prefix", str(prefix)),
+        *("--ft-cfg-path", str(config), "--ft-per-cycle-applog-prefix", "app"),
         *("--ft-rank-heartbeat-timeout", "900", "--ft-attribution-stop-action", "log"),
         *("--ft-enable-nic-healthcheck", "false", "--ft-ignore-missing-cfg", str(job)),
         program="its_name",
     )
     assert end.code == 0, end.err
-    assert Path(f"{prefix}_cycle0.log").read_text() == "0: hello 0\n"
-    read_as = "--ft-rank-heartbeat-timeout is ft_launcher's; it is read as hang_timeout_seconds"
-    assert read_as in end.err
-    for key in ("safety_factor", "storage_healthcheck_path", "num_warmup_iterations"):
-        assert f"{key} is ft_launcher's" in end.err
-    assert "attribution_backends is ft_launcher's" in end.err
+    assert "--ft-rank-heartbeat-timeout is deprecated" in end.err
+    for name in ("storage_healthcheck_path", "num_warmup_iterations", "attribution_backends"):
+        assert f"{name} is ft_launcher's; it has no counterpart here" in end.err
     assert "it is read as attribution.timeout_seconds" in end.err
     assert "the attribution endpoint localhost is ft_launcher's" in end.err
-    assert "of_a_later_release is not known here and is left out" in end.err
-    assert "--ft-enable-nic-healthcheck is ft_launcher's" in end.err
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("rank_heartbeat_timeout", "soon"), ("attribution_endpoint", "ftp://x:1")],
-)
-def test_a_wrong_value_in_its_file_is_refused_like_one_of_ours(
-    site: Site, key: str, value: str
-) -> None:
-    config = site.folder / "ft.yaml"
-    config.write_text(f"fault_tolerance:\n  {key}: {value}\n")
-    end = site.run("--ft-cfg-path", str(config), "x.py")
-    assert end.code == 2, end
-    assert len(end.err.strip().splitlines()[-1]) > 10
-    assert "Traceback" not in end.err
+    for flag in ("enable-nic-healthcheck", "per-cycle-applog-prefix"):
+        assert f"--ft-{flag} is ft_launcher's; it has no counterpart here" in end.err
 
 
 def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
@@ -206,8 +121,8 @@ def test_bars_of_other_work_are_not_steps_of_the_job(site: Site) -> None:
     assert len(site.cycles()) == 5
 
 
-@pytest.mark.filterwarnings("default:--ft-attribution-endpoint is deprecated")
-def test_every_option_of_ft_launcher_is_understood_or_named_in_each_of_its_spellings() -> None:
+@pytest.mark.filterwarnings("default:--ft-.* is deprecated")
+def test_every_ft_option_of_ft_launcher_is_understood_or_named() -> None:
     from aorta.launch.options import parse
 
     folder = Path(sys.prefix) / "peer" / "nvidia_resiliency_ext" / "fault_tolerance"
@@ -218,16 +133,17 @@ def test_every_option_of_ft_launcher_is_understood_or_named_in_each_of_its_spell
         if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument"
         for option in _names_and_value(call)
     ]
-    assert len(options) > 100
+    assert len(options) > 40
     for name, value in options:
         parse([name, *value, "job.py"])
 
 
 def _names_and_value(call: ast.Call) -> Iterator[tuple[str, list[str]]]:
-    """The spellings of one option, with a value that it takes."""
+    """One option, with a value that it takes."""
     how = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
     names = [each.value for each in call.args if isinstance(each, ast.Constant)]
-    for name in (each for each in names if isinstance(each, str) and each.startswith("--")):
+    wanted = (each for each in names if isinstance(each, str) and "_" not in each)
+    for name in (each for each in wanted if each.startswith("--ft-")):
         words = name.removeprefix("--").replace("-", "_")
         if "store_" in how.get("action", "") or "check_env" in how.get("action", ""):
             yield name, []

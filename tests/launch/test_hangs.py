@@ -198,10 +198,10 @@ def test_no_thread_of_a_rank_is_woken_while_its_stacks_are_written(tmp_path: Pat
 
     directory = CycleDir(tmp_path, 0)
     directory.path.mkdir()
-    files = [str(directory.stacks(0)), str(directory.flight_recorder(0))]
+    files = [str(directory.file(0, "stacks")), str(directory.flight_recorder(0))]
     command = [sys.executable, "-c", ANSWERS_SLOWLY, *files]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as rank:
         assert rank.stdout is not None
         rank.stdout.readline()
         assert list(collect_dumps(directory, {0: rank.pid})) == files
-    assert directory.stacks(0).read_text() == "Current thread: first -3, meanwhile []\n"
+    assert directory.file(0, "stacks").read_text() == "Current thread: first -3, meanwhile []\n"

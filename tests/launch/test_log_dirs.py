@@ -76,25 +76,6 @@ def test_attribution_hears_last_words_that_no_disk_could_keep(site: Site, full_d
     assert "import_error" in end.err
 
 
-def test_logs_that_nobody_asked_for_are_bounded_and_keep_the_end(
-    site: Site, tmp_path: Path
-) -> None:
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    body = """
-    for number in range(40):
-        print("x" * (1 << 20), flush=True)
-    print("the end", flush=True)
-    """
-    job = script(site.folder, body)
-    end = site.run(str(job), log_dir="", TMPDIR=str(temporary))
-    assert end.code == 0, end.err
-    (log,) = temporary.glob("aorta_launch_*/cycle_0/rank_0.out")
-    assert log.stat().st_size <= 16 << 20
-    assert log.read_text().endswith("the end\n")
-    assert "of each stream the last 16 MiB" in end.err
-
-
 def test_a_cycle_that_was_cut_short_has_an_end(site: Site) -> None:
     job = script(site.folder, "print('runs', flush=True); time.sleep(600)")
     agent = site.start(str(job))
@@ -130,17 +111,15 @@ def test_what_a_rank_put_into_a_session_of_its_own_ends_with_it(site: Site) -> N
         assert not Path(f"/proc/{pid}").exists(), "nothing that a rank started stays"
 
 
-def test_a_cycle_that_another_agent_is_just_marking_is_no_other_jobs(tmp_path: Path) -> None:
-    (tmp_path / "cycle_0").mkdir()
-    (tmp_path / "cycle_0" / ".submission").touch()  # as it is between its making and its first word
-    logs = LogDir(tmp_path)
-    logs.prepare(CycleStart("job7-1", 0, ("node",)))
-    assert logs.path == tmp_path
+def test_logs_of_an_earlier_job_are_not_taken_for_those_of_this_one(tmp_path: Path) -> None:
+    """On a disk of its own a node may have a cycle of a number that its leader does not know of."""
+    from aorta.launch.output import CycleLogs, Shown
 
-
-def test_the_cycle_of_another_submission_is_never_written_to(tmp_path: Path) -> None:
-    """Also where its leader was on another machine: disks of agents' own count differently."""
-    for job in ("job7-1", "job7-2"):
-        LogDir(tmp_path).prepare(CycleStart(job, 0, ("node",)))
-    assert (tmp_path / "job7-2" / "cycle_0" / ".submission").read_text() == "job7-2"
-    assert (tmp_path / "cycle_0" / ".submission").read_text() == "job7-1"
+    logs = CycleLogs(LogDir(tmp_path), Shown())
+    directory = logs.prepare(CycleStart("job7-2", 0, ("node",)))
+    for file in (directory.file(0, "err"), directory.file(0, "error.json")):
+        file.write_text("ModuleNotFoundError: of another job")
+    logs.reify({0: {"RANK": "0", "ROLE_NAME": "default"}})
+    logs.pump.stop()
+    assert directory.file(0, "err").read_bytes() == b""
+    assert not directory.file(0, "error.json").exists()

@@ -163,7 +163,7 @@ def test_numbers_of_a_configuration_that_the_command_names_shrink(tmp_path: Path
     assert document["reproducer"]["elsewhere"] == {"reproduced": 1, "of": 1}
     said = (Path(document["reproducer"]["path"]).parent / "SHIP.md").read_text()
     assert "not in here" not in said
-    assert "what makes it stop: left out by --stages or --skip" in document["not_found_out"]
+    assert "triage: left out by --stages or --skip" in document["not_found_out"]
 
 
 def test_a_list_on_the_command_line_shrinks_to_the_items_that_matter(tmp_path: Path) -> None:

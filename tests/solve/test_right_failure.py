@@ -43,6 +43,10 @@ def test_a_command_that_still_runs_when_the_budget_ends_is_said_with_where_it_st
     assert "still runs" in said
     assert "--timeout" in said
     assert "train.py:4 wait_for_peer" in said
+    words = ("--resume", done.json()["run_dir"], "--budget", "12s", "--json", "-q")
+    again = aorta("solve", *words, cwd=tmp_path)
+    assert again.exit_code == 4, again.stderr
+    assert "still runs after 9" in again.json()["not_found_out"][0]
 
 
 def test_a_failure_that_was_seen_once_and_never_again_stops_the_solve(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, Value
-from aorta.core.failure import failure_from_json
+from aorta.core.failure import Failure
 from aorta.core.trial import Outcome
 from aorta.engine.events import Opened, TrialRecord
 from aorta.engine.journal import Journal
@@ -46,7 +46,7 @@ def trial(
         index=more.get("index", 0),
         outcome=Outcome(outcome),
         why=why,
-        failure=failure_from_json(None, why) if failed else None,
+        failure=Failure(told_by=why) if failed else None,
         exit_code=1 if failed else 0,
         signal=None,
         timed_out=False,

@@ -76,7 +76,7 @@ def is_log(path: str) -> bool:
 
 
 _names = str.split
-_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
+_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
@@ -132,8 +132,8 @@ LAYOUTS: tuple[Layout, ...] = (
             *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
             "cycle_*/cycle_info.json",
         ),
-        trees=_names("case/logs/* case/workload/* workload/* cycle_*/* logs/* rank_*"),
-        ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml *elsewhere.yaml"),
+        trees=_names("case/logs/* cycle_*/* logs/* rank_*"),
+        ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml"),
     ),
     Layout(
         verb="run",

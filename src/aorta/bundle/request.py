@@ -102,8 +102,7 @@ def _run(
         judges=SameJudge(KOfN(1, _enough(result))),
         experiment=_Recipe(experiment),
         fingerprint={"bundle": str(folder)},
-        expected=known_failure(experiment.oracle)
-        or failure_from_elsewhere(result.get("failure"), result.get("signature")),
+        expected=known_failure(experiment.oracle) or failure_from_elsewhere(result.get("failure")),
         private_trials=True,
     )
     with (

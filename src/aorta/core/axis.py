@@ -74,11 +74,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Two points with the same values ask about the same configuration; `replica` asks for fresh
-    evidence.
-
-    Compared by key, which is computed once: a point may hold the indexes of ten thousand lines.
-    """
+    """One value for each axis; `replica` asks the same question for fresh evidence."""
 
     values: tuple[tuple[str, Value], ...]
     purpose: Purpose = Purpose.PROBE
@@ -200,10 +196,6 @@ class NumberAxis(_Axis):
     def smallest(self) -> Number:
         return self.floor
 
-    @property
-    def size_at_floor(self) -> Number:
-        return self.floor
-
     def size(self, value: Value) -> Number:
         return as_number(value)
 
@@ -234,10 +226,6 @@ class StepsAxis(_Axis):
     def smallest(self) -> Window:
         return Window(self.start, self.floor)
 
-    @property
-    def size_at_floor(self) -> Number:
-        return self.floor
-
     def size(self, value: Value) -> Number:
         return as_window(value).length
 
@@ -267,10 +255,6 @@ class ChoiceAxis(_Axis):
     def smallest(self) -> str | Number:
         return self.choices[-1]
 
-    @property
-    def size_at_floor(self) -> Number:
-        return 0
-
     def size(self, value: Value) -> Number:
         """How many choices are wanted more."""
         return len(self.choices) - 1 - self.choices.index(as_single(value))
@@ -278,9 +262,7 @@ class ChoiceAxis(_Axis):
 
 @dataclass(frozen=True)
 class SubsetAxis(_Axis):
-    """Which of these items are needed? `floor` is the fewest that are kept: an empty input is
-    another workload.
-    """
+    """Which of these items are needed? `floor` is the fewest that are kept."""
 
     items: tuple[str, ...]  # what the indexes of a value stand for
     _: KW_ONLY
@@ -302,10 +284,6 @@ class SubsetAxis(_Axis):
         """None where there are many, as in a subset of one item."""
         return () if self.floor == 0 else None
 
-    @property
-    def size_at_floor(self) -> Number:
-        return self.floor
-
     def size(self, value: Value) -> Number:
         return len(as_indexes(value))
 
@@ -314,6 +292,11 @@ Axis = NumberAxis | StepsAxis | ChoiceAxis | SubsetAxis
 """`smallest` is the one value that cannot be made smaller, `size` how much of the axis a value
 uses. Cheap ones first.
 """
+
+
+def size_at_floor(axis: Axis) -> Number:
+    return 0 if isinstance(axis, ChoiceAxis) else axis.floor
+
 
 # What the declaration of an axis has, beside `number`.
 choice, subset, window = ChoiceAxis, SubsetAxis, StepsAxis
@@ -324,29 +307,16 @@ def number(
     initial: Number,
     floor: Number,
     *,
-    kind: AxisKind = AxisKind.ENV,
     step: Number | None = None,
     tolerance: float | None = None,
-    strategy: Strategy = Strategy.AUTO,
-    monotone: bool | None = None,
-    priority: int | None = None,
+    **of_any_axis: Any,
 ) -> NumberAxis:
     """A whole number moves in steps of 1 by default; a real one to a relative tolerance."""
     if step is None and all(isinstance(value, int) for value in (initial, floor)):
         step = 1
     if tolerance is None:
         tolerance = 0.0 if step is not None else DEFAULT_TOLERANCE
-    return NumberAxis(
-        name,
-        initial,
-        floor,
-        kind=kind,
-        step=step,
-        tolerance=tolerance,
-        strategy=strategy,
-        monotone=monotone,
-        priority=priority,
-    )
+    return NumberAxis(name, initial, floor, step=step, tolerance=tolerance, **of_any_axis)
 
 
 # -- a value as what its axis holds; anything else is a fault of the program

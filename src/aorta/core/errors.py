@@ -35,9 +35,7 @@ class AortaError(Exception):
 
 
 class UsageError(AortaError, ValueError):
-    """The command line is wrong; nothing was run. A ValueError too, so that a model's validator may
-    raise it and the message still gets its place in the file.
-    """
+    """The command line is wrong; nothing was run. A ValueError, so that validators may raise it."""
 
     kind = "usage"
     exit_code = Exit.USAGE

@@ -8,7 +8,7 @@ code alone never makes two failures the same if their words share nothing.
 
     one = failure_of(end_of_first_trial)     # train.py:step > KeyError: no shard 'left' in queue
     two = failure_of(end_of_second_trial)    # train.py:step > KeyError: no shard 'right' in queue
-    same_failure(one, two)     # same=True, why="same exception and frames; ..."
+    same_failure(one, two)     # same=True, why="same exception and frames"
 
     learned(one, two)          # ... KeyError: no shard <*> in queue
 
@@ -37,7 +37,6 @@ from aorta.core.templates import (
     is_error,
     said_in,
     says_the_same,
-    targets_in,
     template,
     words_in,
     words_of,
@@ -115,9 +114,7 @@ class Failure:
         return not (self.causes or self.words or self.failure_class or named)
 
     def without(self, harmless: Collection[str]) -> "Failure":
-        """Without lines that are no failure's words, here and in what it is compared with: clean
-        runs say them too. An exception needs no words.
-        """
+        """Without lines that clean runs say too, here and in what it is compared with."""
         if self.causes and not self.words:
             return self
         words = tuple(line for line in self.words if line not in harmless)
@@ -188,25 +185,18 @@ def failure_to_json(failure: Failure | None) -> dict[str, Any] | None:
     return None if failure is None else failure.to_json()
 
 
-def failure_from_json(content: object, text: str | None = None) -> Failure | None:
-    """The failure of a record; one that an older version wrote has its text alone."""
-    if isinstance(content, Mapping):
-        return Failure.from_json(content)
-    if not text:
-        return None
-    status, _, said = text.partition(" | ")
-    return Failure(words=(said,) if said else (), told_by=status)
+def failure_from_json(content: object) -> Failure | None:
+    """The failure of a record; None where it has none."""
+    return Failure.from_json(content) if isinstance(content, Mapping) else None
 
 
 _TAKEN_OUT = re.compile(r"<[A-Z]+\d*:[1-9]\d*>")  # what a scrubber leaves in the place of a secret
 
 
-def failure_from_elsewhere(content: object, text: str | None = None) -> Failure | None:
-    """The failure of a record that was perhaps scrubbed on its way: where something was taken out
-    of it, anything may stand, and the program's own lines were scrubbed with it.
-    """
-    with_slots, taken_out = _TAKEN_OUT.subn(ANYTHING, json.dumps([content, text]))
-    found = failure_from_json(*json.loads(with_slots))
+def failure_from_elsewhere(content: object) -> Failure | None:
+    """Of a record that was perhaps scrubbed: where something was taken out, anything may stand."""
+    with_slots, taken_out = _TAKEN_OUT.subn(ANYTHING, json.dumps(content))
+    found = failure_from_json(json.loads(with_slots))
     if found is None:
         return None
     return replace(found.in_any_version() if taken_out else found, seen=max(2, found.seen))
@@ -230,7 +220,7 @@ def failure_of(end: TrialEnd) -> Failure:
     said = [said_in(lines_outside_tracebacks(text)) for text in texts]
     words: tuple[str, ...] = ()
     if all(cause.survived for cause in causes):
-        words = words_of(*said) + targets_in(texts[0], *said)
+        words = words_of(*said)
     if not causes and not words:
         causes = next((found for found in map(causes_in, texts) if found), ())
     lines, kind = frozenset((*said[0], *said[1])), _class_of(ended, causes, words)
@@ -264,9 +254,7 @@ class Sameness:
 def same_failure(
     known: Failure | Mapping[str, Any], other: Failure | Mapping[str, Any]
 ) -> Sameness:
-    """Whether `other` is the failure `known`; either may be the JSON of one. The order makes no
-    difference unless one of them was learned: what varies in it may be anything in the other.
-    """
+    """Whether `other` is `known`; either may be JSON. What was learned to vary may be anything."""
     known = known if isinstance(known, Failure) else Failure.from_json(known)
     other = other if isinstance(other, Failure) else Failure.from_json(other)
     if other.seen > known.seen:
@@ -286,7 +274,7 @@ def same_failure(
     if known.causes and other.causes:
         return _same_causes(known, other)
     if known.causes or other.causes:
-        return _quoted(known, other)
+        return Sameness(False, f"{known.text} and {other.text}: one is an exception")
     return _same_words(known, other)
 
 
@@ -350,9 +338,7 @@ def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
     if a.message == b.message or says_the_same(a.message, b.message, seen=seen):
         if elsewhere:
             return Sameness(False, f"two lines of {_place(a)} raised it")
-        if a.message == b.message:
-            return Sameness(True, "same exception, frames and message")
-        return Sameness(True, f"same exception and frames; {_difference(a, b)}")
+        return Sameness(True, "same exception and frames")
     if (learned and a.message == ANYTHING) or (b.message == ANYTHING and learned):
         return Sameness(True, "same exception and frames; the message varies")
     alike = common(a.message, b.message) is not None and a.within == b.within
@@ -360,14 +346,8 @@ def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
     # one configuration are the reason.
     same_reason = (a.statement != "" and not a.within) or not learned
     if alike and near and not elsewhere and same_reason and a.frames:
-        return Sameness(True, f"same exception and frames; {_difference(a, b)}")
+        return Sameness(True, "same exception and frames; a part of the message varies")
     return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")
-
-
-def _difference(a: Raised, b: Raised) -> str:
-    mine, theirs = set(words_in(a.message)), set(words_in(b.message))
-    count = max(len(mine - theirs), len(theirs - mine))
-    return f"the message differs in {count} {'word' if count == 1 else 'words'}"
 
 
 def _place(raised: Raised) -> str:
@@ -387,18 +367,6 @@ def _frames_alike(a: Raised, b: Raised) -> bool | None:
     if not all(alike[:2]):
         return None
     return all(alike[:3])
-
-
-def _quoted(known: Failure, other: Failure) -> Sameness:
-    """One has an exception, the other words alone: the same if the words are the exception's."""
-    raised, spoken = (known, other) if known.causes else (other, known)
-    lines = {*spoken.words, *spoken.said}
-    for cause in raised.causes:
-        for one in cause.chain:
-            texts = {one.message, f"{one.type}: {one.message}" if one.message else one.type}
-            if any(says_the_same(text, line) for text in texts if text for line in lines):
-                return Sameness(True, "the words are those of the exception")
-    return Sameness(False, f"{raised.text} was raised, and nothing in {spoken.text}")
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -437,9 +405,7 @@ def _says(known: Failure, line: str) -> bool:
 
 
 def learned(one: Failure, two: Failure) -> Failure | None:
-    """What two failures of one configuration have in common, with a slot for what varies; None if
-    that is too little for one failure.
-    """
+    """What two failures of one configuration share, with slots for the rest; None if too little."""
     if same_failure(one, two) or (one.causes and two.causes):
         return _learned_causes(one, two) if one.causes and two.causes else _learned_words(one, two)
     return None if one.causes or two.causes else _learned_words(one, two)

@@ -1,6 +1,4 @@
-"""One place for the syntax of names: slugs, variables, cells, paths inside a document, and lists of
-hosts as schedulers write them.
-"""
+"""The syntax of names: slugs, variables, cells, paths in a document, lists of hosts."""
 
 import itertools
 import math

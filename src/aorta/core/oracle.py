@@ -9,9 +9,7 @@ kernel for want of memory among them.
 
 import math
 import re
-import statistics
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
@@ -32,7 +30,7 @@ from aorta.core.failure import (
 from aorta.core.raised import causes_in, lines_outside_tracebacks
 from aorta.core.stats import Levels
 from aorta.core.templates import CANNOT_EXECUTE, progress_in, said_in, why_not_started
-from aorta.core.trial import SIGNALLED, Match, Outcome, TrialEnd, Watch, WatchedPattern
+from aorta.core.trial import SIGNALLED, Outcome, TrialEnd, Watch, WatchedPattern
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
 Stream = Literal["stdout", "stderr", "both"]
@@ -43,10 +41,8 @@ ANOTHER_FAILURE = "another failure: "
 
 @dataclass(frozen=True)
 class Classified:
-    """One outcome, why in a few words, and what failed where something did.
-
-    `is_named`: the oracle itself named the failure, by a pattern or a code, so that no other look
-    at it is needed. `harmless` are templates of lines that are no failure's words.
+    """One outcome, why in a few words, and what failed where something did. `is_named`: the oracle
+    named the failure, by a pattern or a code; `harmless`: templates of lines of no failure.
     """
 
     outcome: Outcome
@@ -67,19 +63,13 @@ class Deciding(Protocol):
         """The outcome where it is known, or None to leave it to the rules for every oracle."""
 
 
-class _Oracle(StrictModel, ABC):
+class _Oracle(StrictModel):
     def watch(self) -> Watch:
         return Watch()
 
-    @abstractmethod
-    def judge_end(self, end: TrialEnd) -> Classified | None:
-        """The outcome where this oracle knows it; None leaves it to the rules for every oracle."""
-
 
 class ExitCodeOracle(_Oracle):
-    """Any non-zero exit, or one of `codes`; a death by signal N is both -N and 128 + N,
-    however it is reported. `failure` is what another run learned of it: that of its result.
-    """
+    """Any non-zero exit, or one of `codes`; `failure` is what another run learned of it."""
 
     kind: Literal["exit_code"] = "exit_code"
     codes: tuple[int, ...] | None = None
@@ -216,8 +206,6 @@ class MetricOracle(_Oracle):
     below: float | None = None
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
-    # The number is how many times its late values are its early ones: see `late_against_early`.
-    relative: bool = False
 
     @field_validator("good", "bad", mode="before")
     @classmethod
@@ -245,28 +233,20 @@ class MetricOracle(_Oracle):
     def _check_decidable(self) -> None:
         """Whether what is given tells a bad number from a good one."""
         ways = [self.above is not None, self.below is not None, bool(self.good or self.bad)]
-        if sum(ways) != 1:
+        if sum(ways) != 1 or bool(self.good) != bool(self.bad):
             raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
-        if bool(self.good) != bool(self.bad):
-            raise UsageError("give both good and bad samples, or above or below")
-        if self.relative and (self.pattern is None or self.good):
-            raise UsageError("relative needs a pattern, and above or below")
 
     def watch(self) -> Watch:
         if self.pattern is None:
             return Watch(json_file=self.file)
-        numbers = WatchedPattern(
-            self.pattern, self.stream, stop=False, keep_last=True, every=self.relative
-        )
+        numbers = WatchedPattern(self.pattern, self.stream, stop=False, keep_last=True)
         return Watch(patterns=(numbers,))
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        problem = self._problem(end)
-        if problem is not None:
-            return _error(problem)
+        problem = (end.result or {}).get("metrics_problem")
+        if self.file is not None and problem is not None:
+            return _error(str(problem))
         value = self.value_of(end)
-        if value is None and self.relative and not end.failed and not end.timed_out:
-            return Classified(Outcome.CLEAN, "too few numbers to tell late ones from early ones")
         if value is None:
             return None if end.failed or end.timed_out else _error("the metric is missing")
         if not math.isfinite(value):
@@ -276,30 +256,12 @@ class MetricOracle(_Oracle):
             return _error(f"the metric {value:g} lies between good and bad")
         return Classified(Outcome.REPRODUCED if bad else Outcome.CLEAN, f"the metric is {value:g}")
 
-    def _problem(self, end: TrialEnd) -> str | None:
-        """Why this trial's number cannot be told from another trial's or stream's."""
-        if self.pattern is None:
-            said = (end.result or {}).get("metrics_problem")
-            return None if said is None else str(said)
-        last = self._last_matches(end)
-        if len({match.groups for match in last}) > 1:
-            said = " and ".join(f"{match.groups[0]} on {match.stream}" for match in last)
-            return f"the metric is {said}, written at the same moment; name one as its stream"
-        return None
-
-    def _last_matches(self, end: TrialEnd) -> list[Match]:
-        """The last match of each stream, if none came later on the other."""
-        found = [m for m in end.matches if m.pattern == self.pattern and m.groups]
-        return [m for m in found if m.at == max(other.at for other in found)]
-
     def value_of(self, end: TrialEnd) -> float | None:
         """The last number a pattern saw, or the one the executor brought back from the file."""
-        if self.relative:
-            seen = [match.numbers for match in self._last_matches(end)]
-            return late_against_early(seen[0], rises=self.above is not None) if seen else None
         if self.pattern is not None:
-            numbers = {match.groups[0] for match in self._last_matches(end)}
-            return _number(numbers.pop()) if len(numbers) == 1 else None
+            found = [m for m in end.matches if m.pattern == self.pattern and m.groups]
+            last = {m.groups[0] for m in found if m.at == max(other.at for other in found)}
+            return _number(last.pop()) if len(last) == 1 else None  # two streams may disagree
         value: object = (end.result or {}).get("metrics_file")
         for part in (self.key or "").split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -312,23 +274,6 @@ class MetricOracle(_Oracle):
             return value < self.below
         odds = Levels(self.good, self.bad).log_odds((value,))
         return odds > 0 if abs(odds) >= math.log(_ENOUGH_ODDS) else None
-
-
-_FEWEST = 8  # numbers that tell a trend
-
-
-def late_against_early(numbers: Sequence[float], *, rises: bool) -> float | None:
-    """How many times its first half the last quarter of a run is: the quarter of that which changed
-    least against the median. The first number warms up. None where there are too few.
-
-    >>> late_against_early([9.0, *[0.1] * 6, *[0.2] * 3], rises=True)
-    2.0
-    """
-    kept = list(numbers[1:])
-    if len(kept) < _FEWEST or min(kept) <= 0:
-        return None
-    late = sorted(kept[-(len(kept) // 4) :], reverse=not rises)
-    return late[len(late) // 4] / statistics.median(kept[: len(kept) // 2])
 
 
 def _tag(value: object) -> str:

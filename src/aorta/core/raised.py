@@ -1,7 +1,6 @@
 """The exceptions that the output of a failed process tells of, with their frames.
 
-In:  the text of a stream, as launchers, loggers and several ranks write it: tracebacks of Python,
-     exceptions of Java and JavaScript, panics of Go and Rust.
+In:  the text of a stream, as launchers, loggers and several ranks write it.
 Out: chains of exceptions, each with its first cause in front; those that only follow from another
      one (a wrapper's, a clean-up's, one that was logged and survived) are left out while there is
      one that does not.
@@ -19,9 +18,7 @@ from itertools import takewhile
 from aorta.core.templates import (
     ANYTHING,
     HEADER,
-    WRITER,
     by_writer,
-    is_error,
     lines_of,
     template,
 )
@@ -32,23 +29,6 @@ FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+(?:,? in (?P<function>.
 _BOXED_FRAME = re.compile(r"^│\s+(?P<file>[^\s│]+\.py):\d+ in (?P<function>\S+)")
 _BOXED_SOURCE = re.compile(r"❱\s*\d+\s*│?(?P<text>.*?)│?\s*$")
 _BOX = re.compile(r"^[╭╰│─╮╯┃┏┗━┓┛]")
-# What other languages print, most recent call first: Java and JavaScript, Go, Rust.
-_THROWN = re.compile(
-    r"^(?:Exception in thread \"[^\"]*\" |Caused by: |Uncaught )*"
-    r"(?P<type>(?:[\w$]+\.)*[A-Z]\w*(?:Exception|Error|Throwable))(?:: (?P<message>.*))?$"
-)
-_AT = re.compile(
-    r"^\s+at (?:async |new )?(?P<function>[^\s(]+)(?: \[as \w+\])? ?(?:\((?P<at>[^)]*)\))?"
-)
-_GO_PANIC = re.compile(r"^(?:panic|fatal error): (?P<message>.+)")
-_GOROUTINE = re.compile(r"^goroutine \d+ .*\[running")
-_GO_FRAME = re.compile(r"^(?P<function>[\w./*()\[\]-]+)\(.*\)$")
-_GO_PLACE = re.compile(r"^\t(?P<at>\S+\.go:\d+)")
-_RUST_PANIC = re.compile(
-    r"^thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<message>.*)', )?(?P<at>[^\s:]+:\d+:\d+):?$"
-)
-_LINE_NUMBER = re.compile(r"(?::\d+)+$")
-_RUNTIME = re.compile(r"^(?:javax?|jdk|sun|runtime)(?:\.base)?[./]|^panic$")
 _MARGIN = re.compile(r"^ *(?:\| ?|\+ |\+-[-+ \d]*)")
 _CARETS = re.compile(r"^[\s~^|]*$")
 _EXCEPTION = re.compile(
@@ -70,10 +50,7 @@ _IGNORED = re.compile(
 )
 _LOGGED = re.compile(r"\b(?:ERROR|WARNING|WARN|CRITICAL|EXCEPTION)\b|^[EW]\d{3,4} ")
 _ROOT_CAUSE = re.compile(r"Root Cause \(first observed failure\):(?:.*\n){1,6}?.*rank\s*: (\d+)")
-_LIBRARY = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python\d(?:\.\d+)?/|^<frozen |^node:|/node_modules/|"
-    r"/go/(?:src|pkg)/"
-)
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python\d(?:\.\d+)?/|^<frozen ")
 _GENERATED = re.compile(r"/torchinductor_[^/]+/")  # named by a hash of the code in it
 _ABOVE_PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/python\d(?:\.\d+)?/")
 _COMPREHENSIONS = {"<listcomp>", "<dictcomp>", "<setcomp>"}
@@ -115,12 +92,9 @@ _RAISES = re.compile(r"(?:^|:\s*)(?:raise|assert)\b")
 
 @dataclass(frozen=True)
 class Raised:
-    """One exception and where it was raised.
-
-    `frames` are the innermost of the program's own, the last one the innermost: "train.py:step".
-    Where all are of libraries, those. `within` is the library function that raised it, or
-    `BUILT_IN`, where the program's own line did not; `statement` a digest of the program's own
-    line, which raised it or called what did; a library's changes with its version.
+    """One exception. `frames` are the innermost of the program's own, the last the innermost; where
+    there are none, a library's. `within` is the library function that raised it, or `BUILT_IN`;
+    `statement` a digest of the program's own line, which raised it or called what did.
     """
 
     type: str
@@ -157,9 +131,7 @@ _Reader = Callable[[Sequence[str], int], "tuple[TracebackBlock | None, int]"]
 
 
 def causes_in(text: str) -> tuple[Cause, ...]:
-    """The failures that exceptions in this text tell of, those that only follow left out; a
-    wrapper's stands where nothing else does.
-    """
+    """Exceptions that this text tells of; those that only follow from others are left out."""
     found: dict[tuple[Raised, ...], Cause] = {}
     for writer, lines in by_writer(lines_of(text)).items():
         for cause in _chains(_blocks(lines), writer):
@@ -185,8 +157,7 @@ class Frame:
 
     @property
     def is_library(self) -> bool:
-        of_library = _LIBRARY.search(self.file) or _RUNTIME.match(self.function)
-        return bool(of_library or _GENERATED.search(self.file))
+        return bool(_LIBRARY.search(self.file) or _GENERATED.search(self.file))
 
     @property
     def name(self) -> str:
@@ -285,13 +256,7 @@ def _reader_at(lines: Sequence[str], at: int) -> _Reader | None:
     line = lines[at]
     if HEADER in line or FRAME.match(line):
         return read_traceback
-    if _CRASH.match(line):
-        return _read_crash
-    if _THROWN.match(line) and at + 1 < len(lines) and _AT.match(lines[at + 1]):
-        return _read_thrown
-    if _GO_PANIC.match(line) and any(map(_GOROUTINE.match, lines[at + 1 : at + 6])):
-        return _read_go_panic
-    return _read_rust_panic if _RUST_PANIC.match(line) else None
+    return _read_crash if _CRASH.match(line) else None
 
 
 def _tie(
@@ -314,9 +279,7 @@ def _tie(
 def read_traceback(
     lines: Sequence[str], at: int, most_foreign: int = _FOREIGN
 ) -> tuple[TracebackBlock | None, int]:
-    """The traceback at this line and the line behind it; None where it has no end, or more lines of
-    other writers in it.
-    """
+    """The traceback at this line and the line behind it; None where it has no end."""
     first = at
     strip = _margin_of(lines, at)
     block, foreign = TracebackBlock(), 0
@@ -374,9 +337,7 @@ def _names_exception(text: str) -> bool:
 
 
 def _margin_of(lines: Sequence[str], at: int) -> Callable[[str], str]:
-    """What takes off what stands before each line of a traceback: a margin, or a logger's prefix.
-    A prefix of the header is one of every line where the next has it too, with other digits.
-    """
+    """What takes off a margin, or a logger's prefix, from each line of a traceback."""
     header = lines[at].partition(HEADER)[0] if HEADER in lines[at] else ""
     following = lines[at + 1] if at + 1 < len(lines) else ""
     if header.strip():
@@ -408,55 +369,8 @@ def _read_crash(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, i
     return (block if block.frames else None), at
 
 
-def _read_thrown(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, int]:
-    """An exception of Java or JavaScript, and the frames below it."""
-    first, head = at, _THROWN.match(lines[at])
-    assert head is not None
-    kind = head["type"].rsplit(".", 1)[-1]
-    block = TracebackBlock(type=kind, message=head["message"] or "")
-    at += 1
-    while at < len(lines) and (frame := _AT.match(lines[at])):
-        function, place = frame["function"], frame["at"]
-        block.frames.insert(0, _frame_at(function if place is None else place, function))
-        at += 1
-    block.lines = (first, at - 1)
-    return block, at
-
-
-def _read_go_panic(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, int]:
-    """A panic of Go, and the frames of the goroutine that it happened in."""
-    first, head = at, _GO_PANIC.match(lines[at])
-    assert head is not None
-    block = TracebackBlock(type="panic", message=head["message"])
-    while not _GOROUTINE.match(lines[at]):
-        at += 1
-    at += 1
-    while at + 1 < len(lines) and (frame := _GO_FRAME.match(lines[at])):
-        if place := _GO_PLACE.match(lines[at + 1]):
-            block.frames.insert(0, _frame_at(place["at"], frame["function"]))
-        at += 2
-    block.lines = (first, at - 1)
-    return block, at
-
-
-def _read_rust_panic(lines: Sequence[str], at: int) -> tuple[TracebackBlock | None, int]:
-    """A panic of Rust, which names its line and no function; a backtrace is left alone."""
-    head = _RUST_PANIC.match(lines[at])
-    assert head is not None
-    said = "".join(lines[at + 1 : at + 2]) if head["message"] is None else head["message"]
-    frame, last = _frame_at(head["at"], "<panic>"), at + (head["message"] is None)
-    frame.source = f"raise at {head['at']}"
-    return TracebackBlock([frame], "panic", said, lines=(at, last)), last + 1
-
-
-def _frame_at(place: str, function: str) -> Frame:
-    return Frame(_LINE_NUMBER.sub("", place), function)
-
-
 def _chains(blocks: Iterable[TracebackBlock], writer: str) -> Iterator[Cause]:
-    """Linked tracebacks as one cause each. What follows from a cause in the same chain without
-    saying more is left out of it.
-    """
+    """Linked tracebacks as one cause each."""
     chain: list[TracebackBlock] = []
     for block in blocks:
         if chain and chain[-1].quotes:
@@ -488,20 +402,3 @@ def lines_outside_tracebacks(text: str) -> Iterator[str]:
         for block in _blocks(lines):
             told.update(range(block.lines[0], block.lines[1] + 1))
         yield from (line for number, line in enumerate(lines) if number not in told)
-
-
-def error_line_of(text: str) -> str:
-    """The line that names the failure, as it was written: the exception that counts, or the last
-    error; empty where there is neither.
-    """
-    causes, lines = causes_in(text), lines_of(text)
-    for line in lines if causes else ():
-        found = _EXCEPTION.match(WRITER.sub("", line))
-        if found and _names_exception(found[0]) and _is_of(found, causes[0].first):
-            return line
-    return next((line for line in reversed(lines) if is_error(line)), "")
-
-
-def _is_of(found: re.Match[str], kind: Raised) -> bool:
-    named = found["type"].rsplit(".", 1)[-1]
-    return named == kind.type and template(found["message"] or "") == kind.message

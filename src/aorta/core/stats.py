@@ -1,6 +1,4 @@
-"""Intervals and exact tests on counts, and two levels of a noisy number: plain arithmetic, no scipy
-(it would cost 100 MB for forty lines).
-"""
+"""Intervals and exact tests on counts, and two levels of a noisy number; no scipy (100 MB)."""
 
 import math
 import statistics
@@ -23,23 +21,10 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 
 def rate_to_json(hits: int, trials: int, starts: int | None = None) -> dict[str, float]:
-    """How often it failed, as every document writes it, with the Wilson interval: of the trials, or
-    of the fewer independent starts behind them.
-    """
+    """How often it failed, with the Wilson interval of the trials or of the fewer `starts`."""
     fewer = trials if starts is None else min(starts, trials)
     low, high = wilson(round(hits * fewer / trials) if trials else 0, fewer)
     return {"reproduced": hits, "of": trials, "low": round(low, 4), "high": round(high, 4)}
-
-
-def binomial_tail(hits: int, trials: int, rate: float) -> float:
-    """P(at least `hits` of `trials`) at `rate`."""
-    if hits <= 0:
-        return 1.0
-    if rate <= 0.0 or hits > trials:
-        return 0.0
-    if rate >= 1.0:
-        return 1.0
-    return min(1.0, _mass(range(hits, trials + 1), trials, rate))
 
 
 def _mass(counts: range, trials: int, rate: float) -> float:
@@ -56,7 +41,7 @@ def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
         return float(alpha ** (1 / trials))
     if 2 * hits < trials:  # the sum over fewer hits is the shorter one
         return _root(lambda rate: 1.0 - _mass(range(hits), trials, rate) - alpha)
-    return _root(lambda rate: binomial_tail(hits, trials, rate) - alpha)
+    return _root(lambda rate: _mass(range(hits, trials + 1), trials, rate) - alpha)
 
 
 def clopper_pearson_high(hits: int, trials: int, alpha: float) -> float:
@@ -89,15 +74,6 @@ def _percent(rate: float, digits: int) -> str:
     return f"{100 * rate:.0f}" if rate in {0, 1} else f"{100 * rate:.{digits}f}"
 
 
-def fisher_exact(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
-    """Two-sided Fisher p-value for two observed counts."""
-    total, hits = trials_a + trials_b, hits_a + hits_b
-    low, high = max(0, hits - trials_b), min(hits, trials_a)
-    ways = [math.comb(trials_a, i) * math.comb(trials_b, hits - i) for i in range(low, high + 1)]
-    observed = ways[hits_a - low]
-    return sum(w for w in ways if w <= observed) / math.comb(total, hits)
-
-
 def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> float:
     """One-sided Fisher p-value of so few hits of `a`, or fewer, at equal rates."""
     total, hits = trials_a + trials_b, hits_a + hits_b
@@ -107,12 +83,9 @@ def fisher_fewer(hits_a: int, trials_a: int, hits_b: int, trials_b: int) -> floa
 
 
 def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio: float) -> float:
-    """How likely so many hits beside the base's are if the rate is at most `ratio`, below 1, of the
-    base's rate.
+    """How likely so many hits are if the rate is at most `ratio`, below 1, of the base's rate.
 
-    Exact and unconditional: outcomes are ordered by the score statistic, and the base's own rate is
-    the one that makes them likeliest. Fisher's conditional test says nothing about a base that
-    always fails, which is the usual one.
+    Exact and unconditional: Fisher's test says nothing of a base that always fails, as most do.
     """
     seen = _ratio_score(hits, trials, base_hits, base_trials, ratio)
     if seen <= 0:
@@ -229,12 +202,8 @@ _OUTSIDE_AT_LEAST = 4  # values, before a state is called neither
 
 @dataclass(frozen=True)
 class Levels:
-    """Two levels of a noisy number, and what a few values say about which of them they are of.
-    Samples of both, at least one each; and the noise seen elsewhere: squares about their own
-    mean, their number of degrees of freedom.
-
-    Both levels are only known by their own samples, so a value is weighed by Student's distribution
-    and not by the normal one: far from both, or with few samples, it says little.
+    """Two levels of a noisy number, by samples of both, and the noise seen elsewhere (squares,
+    degrees of freedom). A value is weighed by Student's distribution: of few samples it says less.
     """
 
     good: tuple[float, ...]

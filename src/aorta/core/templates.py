@@ -21,22 +21,12 @@ from aorta.core.trial import TrialEnd
 TERMINAL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 """What a terminal obeys and nobody reads: colours, titles, links."""
 
-_SENTENCE_END = re.compile(r"[.!?;](?=\s)")
-
 
 def shortened(text: str, longest: int) -> str:
-    """The text in at most so many characters, cut behind a sentence or else behind a word.
-
-    >>> shortened("No space left. Free some and try again", 30)
-    'No space left. …'
-    """
+    """The text in at most so many characters, cut behind a word."""
     if len(text) <= longest:
         return text
-    kept = text[: longest - 2]
-    sentences = [found.end() for found in _SENTENCE_END.finditer(kept)]
-    words = kept.rfind(" ")
-    at = next((end for end in reversed(sentences) if 2 * end >= longest), words)
-    return f"{kept[:at].rstrip()} …" if at > 0 else f"{kept} …"
+    return f"{text[: longest - 2].rsplit(' ', 1)[0]} …"
 
 
 ANYTHING = "<*>"
@@ -108,8 +98,6 @@ WRITER = re.compile(
     r"|(?P<service>[\w.-]*[_-]\d+)\s+\| )"
 )
 _MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
-_LOGFMT_LEVEL = re.compile(r"\b(?:level|lvl|severity)=(?i:error|fatal|critical|panic)\b")
-_LOGFMT_MESSAGE = re.compile(rf'\b(?:{"|".join(_MESSAGE_KEYS[::-1])})="([^"]+)"')
 _CODE_KEYS = ("code", "error_code", "errno")
 _TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
 
@@ -120,8 +108,6 @@ def lines_of(text: str) -> list[str]:
     for raw in re.split(r"[\r\n]+|\n", TERMINAL_SEQUENCE.sub("", text)):
         if raw.startswith("{") and raw.rstrip().endswith("}"):
             lines += _unfolded_json(raw)
-        elif _LOGFMT_LEVEL.search(raw) and (said := _LOGFMT_MESSAGE.search(raw)):
-            lines.append(f"ERROR: {said[1]}")
         elif HEADER in raw and "\\n" in raw:
             lines += raw.replace('\\"', '"').split("\\n")
         else:
@@ -164,18 +150,14 @@ def by_writer(lines: Iterable[str]) -> dict[str, list[str]]:
     writers: dict[str, list[str]] = {}
     for line in lines:
         found = WRITER.match(line)
-        name = ""
-        if found is not None:
-            name = found["rank"] or found["task"] or found["actor"] or found["service"] or ""
+        name = found[found.lastgroup] if found and found.lastgroup else ""
         own = line[found.end() :] if found else line
         writers.setdefault(name.replace("default", "rank"), []).append(own)
     return writers
 
 
 def template(line: str) -> str:
-    """The line with a slot for each accident: numbers with their units, times, ids, addresses,
-    folders, the bodies of lists, sets and tensors. Quoted words stay; `blanked` takes them out.
-    """
+    """The line with a slot for each number, time, id, address, folder, list, set and tensor."""
     line = _GLOG.sub("", _RANK.sub("", TERMINAL_SEQUENCE.sub("", line)))
     line = _FOLDERS.sub("", _URL.sub(ANYTHING, line[: 4 * _LONGEST]))
     line = _TENSOR.sub(ANYTHING, line)
@@ -195,9 +177,7 @@ def _slot(found: re.Match[str], kept: list[tuple[int, int]]) -> str:
 
 
 def blanked(text: str) -> str:
-    """The template without what stands in quotation marks, unless that is an expression of the
-    code, as in a failed assertion.
-    """
+    """The template without quoted words; quoted expressions of code stay."""
     quoted = _QUOTED.sub(lambda m: m[0] if _EXPRESSION.search(m[0]) else ANYTHING, text)
     return _SLOT_RUN.sub(ANYTHING, quoted)
 
@@ -275,7 +255,6 @@ _LAUNCHER = re.compile(
     # pytest's count of what failed
     r"^(?:=+ )?\d+ (?:failed|passed|errors?)\b.* in [\d.]+s\b"
 )
-_TARGET = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* \[(?:[^\]:]+:\d+: )?([^\]]+)\] Error ")
 _HARMLESS = re.compile(
     r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |"
     r"leaked semaphore|"
@@ -291,9 +270,7 @@ def is_error(line: str) -> bool:
 
 
 def said_in(lines: Iterable[str]) -> tuple[str, ...]:
-    """A template of every line, without those of launchers and warnings. An error that ends with a
-    colon says in the next line what it is: they are one.
-    """
+    """A template of every line but those of launchers and warnings; `Error:` joins the next."""
     said: list[str] = []
     announced = False
     for line in lines:
@@ -315,11 +292,8 @@ def progress_in(said: Sequence[str]) -> tuple[str, ...]:
 
 
 def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
-    """Which of the lines that were said may be the failure's own words.
-
-    Lines of errors and the last line of stderr, with the last before them where they say no more
-    than that something failed; without any of an error, the last line of each stream. What is said
-    again and again is progress.
+    """Which lines may be the failure's own words: errors and the last line of stderr, with the last
+    before them where they say no more than that something failed; else the last of each stream.
     """
     errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
     if errors:
@@ -328,14 +302,6 @@ def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *reason, *_last(stderr)]))
     told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
     return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
-
-
-def targets_in(text: str, *said: Sequence[str]) -> tuple[str, ...]:
-    """The target that make could not build: words of a failure that speaks of no error itself."""
-    if any(is_error(line) for lines in said for line in lines):
-        return ()
-    found = next((m for line in lines_of(text) if (m := _TARGET.match(line))), None)
-    return (template(f"make failed to build {found[1]}"),) if found else ()
 
 
 def _says_what(line: str) -> bool:
@@ -390,11 +356,8 @@ _NOTHING_BEGAN: tuple[tuple[frozenset[int] | None, re.Pattern[str]], ...] = (
 
 
 def why_not_started(end: TrialEnd, known_statuses: frozenset[int] = frozenset()) -> str | None:
-    """Why nothing was started, of a program that raised no exception of its own; None where it was.
-
-    126 and 127 alone are a failure only of a program that is known to end so: `known_statuses` are
-    those of the failure that is looked for; empty while none is known, where the first such end may
-    be it.
+    """Why nothing was started; None where it was. 126 and 127 alone are a failure only where
+    `known_statuses`, those of the failure that is looked for, hold them or are not known yet.
     """
     if not end.failed:
         return None

@@ -7,6 +7,7 @@ either way.
 
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -61,7 +62,6 @@ class WatchedPattern:
     stream: str = "both"  # stdout | stderr | both
     stop: bool = True  # the first match ends the trial
     keep_last: bool = False  # report the last match instead of the first: for numbers that go on
-    every: bool = False  # beside `keep_last`: with the numbers of all matches before it
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,10 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
-    numbers: tuple[float, ...] = ()  # of every match; of a long run the last ones
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Match":
-        numbers = tuple(content.get("numbers", ()))
-        return cls(**{**content, "groups": tuple(content["groups"]), "numbers": numbers})
+        return cls(**{**content, "groups": tuple(content["groups"])})
 
 
 @dataclass(frozen=True)
@@ -228,9 +226,7 @@ class TrialEnd:
 
     @property
     def ended(self) -> Ended:
-        """Of several tasks of srun the first counts: it exits with the status of any that it ended
-        because of that one.
-        """
+        """Of several tasks of srun the first counts: srun may exit with another's status."""
         code = self.exit_code
         if code and (first := _FIRST_TASK.search(self.stderr.tail)):
             code = int(first[1])
@@ -259,10 +255,8 @@ class Tally:
 
     @classmethod
     def of(cls, outcomes: Iterable[Outcome]) -> "Tally":
-        tally = cls()
-        for outcome in outcomes:
-            tally += outcome
-        return tally
+        counts = Counter(outcomes)
+        return cls(**{outcome.value: counts[outcome] for outcome in Outcome})
 
     @property
     def against(self) -> int:
@@ -281,14 +275,9 @@ class Tally:
         return self.error > retries + self.evidence
 
     def __add__(self, more: "Outcome | Tally") -> "Tally":
-        if isinstance(more, Outcome):
-            more = Tally(**{more.value: 1})
-        return Tally(
-            self.reproduced + more.reproduced,
-            self.clean + more.clean,
-            self.other + more.other,
-            self.error + more.error,
-        )
+        added = Tally(**{more.value: 1}) if isinstance(more, Outcome) else more
+        pairs = zip(vars(self).values(), vars(added).values(), strict=True)
+        return Tally(*(here + there for here, there in pairs))
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
     facts = {name: line[name] for name in TrialRecord.__dataclass_fields__ if name in line}
     facts["point"] = point
     facts["outcome"] = Outcome(line["outcome"])
-    facts["failure"] = failure_from_json(line.get("failure"), line.get("signature"))
+    facts["failure"] = failure_from_json(line.get("failure"))
     facts["harmless"] = tuple(line.get("harmless", ()))
     return TrialRecord(**facts)
 

@@ -18,8 +18,7 @@ import re
 import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -33,7 +32,6 @@ TAIL = 32 * 1024
 # Of CPU for one scan of one window: a pattern that needs more backtracks for ever.
 PATTERN_SECONDS = 2.0
 _LINE = 400
-_MOST_NUMBERS = 8192
 
 
 def read_end(path: Path, most: int) -> bytes:
@@ -55,8 +53,6 @@ class CompiledPattern:
         self.regex = re.compile(self.text.encode())
         self.stop: bool = pattern["stop"]
         self.keep_last: bool = pattern["keep_last"]
-        # The last ones that it found; None: nobody asks for them.
-        self.numbers = deque[float](maxlen=_MOST_NUMBERS) if pattern.get("every") else None
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again
@@ -152,8 +148,6 @@ class WatchedStream:
                         self._held = True
                         matches.pop()
                     found = matches[-1] if matches else None
-                    if pattern.numbers is not None:
-                        pattern.numbers.extend(_numbers(match[1] for match in matches))
                 else:
                     found = pattern.regex.search(self._window, start)
         except SlowPatternError:
@@ -171,7 +165,6 @@ class WatchedStream:
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
             "at": self.last_at,
-            "numbers": list(pattern.numbers or ()),
         }
         return pattern.stop
 
@@ -214,12 +207,6 @@ def _time_limit(pattern: str) -> Iterator[None]:
         yield
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-
-
-def _numbers(texts: Iterable[bytes]) -> Iterator[float]:
-    for text in texts:
-        with suppress(TypeError, ValueError):
-            yield float(text)
 
 
 def _text(data: bytes) -> str:

@@ -12,7 +12,7 @@ This is the one file that touches what torch elastic promises to nobody:
 | `_invoke_run`, `_worker_group`, `_remaining_restarts` | `SimpleElasticAgent` | 2.4 to 2.15 |
 | `_initialize_workers`, `_restart_workers`, `_rendezvous` | `SimpleElasticAgent` | 2.4 to 2.15 |
 | `_assign_worker_ranks(store, rank, size, spec)` | `SimpleElasticAgent` | 2.4 to 2.15 |
-| `_start_workers`, `_monitor_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
+| `_start_workers`, `_pcontext` | `LocalElasticAgent` | 2.4 to 2.15 |
 | `_stop_workers(group)` | `LocalElasticAgent` | since 2.9; in 2.4 `(group, is_restart)` |
 | `_shutdown(signal, timeout)` | `LocalElasticAgent` | since 2.12; older take fewer |
 | `_shutdown_timeout` | `SimpleElasticAgent` | since 2.12 |
@@ -141,7 +141,7 @@ class AgentCycle:
         ends = []
         for rank, status in codes.items():
             if status is not None:
-                error_file = self.directory.error_file(rank)
+                error_file = self.directory.file(rank, "error.json")
                 known = str(error_file) if is_there(error_file) else None
                 stopped = bool(self.failure) and status != 0 and rank not in self.died_first
                 moment = self.ended_at.setdefault(rank, time.time())
@@ -152,15 +152,16 @@ class AgentCycle:
         return ends
 
     def evidence_of(self, ranks: Sequence[int], ends: Sequence[WorkerEnd]) -> CycleEvidence:
-        """What this agent can say about the cycle. Failed ranks come first in the logs, for
-        those who read little. Of ranks whose files are not complete what was heard counts, not
-        what could be written.
+        """What this agent can say about the cycle, failed ranks first. Where a file is incomplete,
+        what was heard of its rank counts.
         """
         failed = [end.rank for end in ends if end.failed]
         incomplete = self.logs.pump.incomplete
         in_order = [rank for rank in dict.fromkeys((*failed, *ranks)) if rank not in incomplete]
         files = self.directory
-        logs = [path for rank in in_order for path in (files.err(rank), files.out(rank))]
+        logs = [
+            path for rank in in_order for path in (files.file(rank, "err"), files.file(rank, "out"))
+        ]
         return CycleEvidence(
             agent=f"{self.node}:{os.getpid()}",
             node=self.node,
@@ -242,14 +243,9 @@ class DecidingAgent(LocalElasticAgent):
             self._shutdown()
 
     def _fails_elsewhere(self) -> bool:
-        """Whether this cycle has failed although the ranks here are well: a hang, a peer's failure,
-        a lost node, a verdict on the cycle before.
-        """
+        """Whether the cycle failed although the ranks here are well."""
         cycle = self._current()
         store = self._handler.job_store
-        late = self._handler.late_ending()
-        if late is not None:
-            self.end_for_everybody(late)
         hang = cycle.hang_watch.found(self._running()) if cycle.hang_watch else None
         if hang is not None:
             words, cycle.hung_rank = hang
@@ -298,7 +294,7 @@ class DecidingAgent(LocalElasticAgent):
         if self._fails_elsewhere() or store.finished(number) < agents:
             return False
         if cycle.is_leader:
-            write_cycle_info(self._logs.log_dir.path, cycle.start, store.evidence(cycle.start))
+            write_cycle_info(self._logs.log_dir, cycle.start, store.evidence(cycle.start))
             cycle.is_recorded = True
         self.ending = self._handler.end(JobEnding(Exit.OK, "every rank succeeded"))
         return True
@@ -388,7 +384,7 @@ class DecidingAgent(LocalElasticAgent):
         self._cycle = AgentCycle(start, group_rank, directory, self._logs, watch)
         if self._cycle.is_leader:
             self._logs.log_dir.lead()
-            write_cycle_info(self._logs.log_dir.path, start, running=True)
+            write_cycle_info(self._logs.log_dir, start, running=True)
 
     def finish_triggers(self) -> None:
         """A service that keeps the history of a job should hear of its last cycle too."""
@@ -408,7 +404,7 @@ class DecidingAgent(LocalElasticAgent):
         cycle = self._cycle
         if cycle is not None and cycle.is_leader and not cycle.is_recorded:
             write_cycle_info(
-                self._logs.log_dir.path, cycle.start, (self._evidence(cycle),), ending=ending
+                self._logs.log_dir, cycle.start, (self._evidence(cycle),), ending=ending
             )
 
     def end_for_everybody(self, ending: JobEnding) -> None:
@@ -420,25 +416,22 @@ class DecidingAgent(LocalElasticAgent):
     # -- torch's agent
 
     def _look(self) -> RunResult:
-        """How the workers here are. Torch reads the error files of ranks that failed; where one is
-        no JSON of torch's, or the disk does not answer, their return codes count.
-        """
-        try:
-            result: RunResult = self._monitor_workers(self._worker_group)
-        except (OSError, ValueError, KeyError, TypeError) as wrong:
-            log.warning("what a rank reported of its failure cannot be read: %s", wrong)
-            return self._by_return_codes()
-        return result
-
-    def _by_return_codes(self) -> RunResult:
+        """How the workers here are, by their return codes."""
         codes, pids = self.return_codes(), self.pids()
-        failed = {
-            rank: ProcessFailure(rank, pids[rank], code, "") for rank, code in codes.items() if code
-        }
+        failed = {rank: self._failure(rank, pids[rank], c) for rank, c in codes.items() if c}
         if failed:
             return RunResult(WorkerState.FAILED, failures=failed)
-        running = None in codes.values()
-        return RunResult(WorkerState.HEALTHY if running else WorkerState.SUCCEEDED)
+        state = WorkerState.HEALTHY if None in codes.values() else WorkerState.SUCCEEDED
+        return RunResult(state, return_values=codes)
+
+    def _failure(self, rank: int, pid: int, code: int) -> ProcessFailure:
+        """With what the rank reported of it, where that is torch's JSON and the disk answers."""
+        try:
+            file = self._current().directory.file(rank, "error.json")
+            return ProcessFailure(rank, pid, code, str(file))
+        except (OSError, ValueError, KeyError, TypeError) as wrong:
+            log.warning("what rank %d reported of its failure cannot be read: %s", rank, wrong)
+            return ProcessFailure(rank, pid, code, "")
 
     def return_codes(self) -> dict[int, int | None]:
         """The return code of every rank here; None while it runs."""
@@ -501,11 +494,8 @@ class DecidingAgent(LocalElasticAgent):
 
 
 class WorkerFamilies:
-    """Everything that ranks started ends with them, in whatever session it is.
-
-    The agent adopts orphans, so that what a rank put into a session of its own stays below the
-    agent when the rank is dead. It is known by its environment, or because it was seen below a rank
-    while that lived.
+    """Everything that ranks started ends with them, in whatever session it is: the agent adopts
+    orphans, and knows them by their environment, or saw them below a rank while that lived.
     """
 
     def __init__(self) -> None:

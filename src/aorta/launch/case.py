@@ -1,13 +1,8 @@
-"""The case: everything the next person needs when a job has stopped for good, and the command to
-type next.
+"""The case: everything the next person needs when a job has stopped for good: the finding, the
+machine, the failing ranks' logs and an `aorta.yaml` whose oracle is this very failure.
 
-`<log-dir>/case/` holds the finding, the machine, the failing ranks' logs and an `aorta.yaml` whose
-oracle is this very failure; `workload/` holds the files that the job opened, and `elsewhere.yaml`
-runs them on another machine.
-
-`python -m aorta.launch.case` writes it, as a pickled `CaseRequest` says. The agent that decided
-runs that after every other agent knew the ending: whatever is wrong with the user's files, and a
-file system that does not answer, cost the case and never the job's exit code.
+`python -m aorta.launch.case` writes it, as a pickled `CaseRequest` says, after every other agent
+knew the ending: whatever is wrong with the files costs the case and never the job's exit code.
 """
 
 import os
@@ -17,8 +12,9 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +26,8 @@ from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
 from aorta.launch.records import CaseRequest, CycleDir, CycleEvidence
 from aorta.reduce.draft import pattern_for
-from aorta.reduce.files import MOST_BYTES_TAKEN, needed_files
 from aorta.reduce.proposals import proposal_for
 
-_WORKLOAD = "workload"
 _PROBE_WITHIN = 60.0  # seconds; usually a tenth of one
 _LARGEST_LOG = 10 << 20  # of each file, the end
 
@@ -58,32 +52,10 @@ def write_case(request: CaseRequest) -> None:
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
     for piece in request.failed.evidence:
         _copy_logs(piece, fresh / "logs")
-    elsewhere = f"On another machine:  aorta reduce --spec {ELSEWHERE} --output reduce"
-    if _copy_workload(request, fresh / _WORKLOAD):
-        write_whole(fresh / ELSEWHERE, portable_spec(request, _WORKLOAD))
-    else:
-        elsewhere = (
-            f"It runs on this machine alone: its files take more than {MOST_BYTES_TAKEN >> 20} MiB."
-        )
-    if isolating := isolate_command(request):
-        elsewhere += f"\n# Is it one of the nodes?  {isolating}"
-    write_whole(fresh / "aorta.yaml", draft_spec(request, case / "aorta.yaml", elsewhere))
+    write_whole(fresh / "aorta.yaml", draft_spec(request, case / "aorta.yaml"))
     if case.exists():
         case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
     fresh.rename(case)
-
-
-def _copy_workload(request: CaseRequest, target: Path) -> bool:
-    """Files of the working directory that the job opened or names; False where too large."""
-    apart = [request.log_dir]
-    files = needed_files(Path.cwd(), request.command, None, apart, request.opened) or needed_files(
-        Path.cwd(), request.command, None, apart
-    )
-    if files is None:
-        return False
-    files.copy_to(target)
-    target.mkdir(exist_ok=True)
-    return True
 
 
 def _write_machine(file: Path) -> None:
@@ -100,7 +72,7 @@ def _write_finding(folder: Path, request: CaseRequest) -> None:
         "finding": ruling.verdict.finding,
         "decision": ruling.document,
         "elapsed_ms": ruling.elapsed_ms,
-        "ending": ruling.ending.document if ruling.ending else None,
+        "ending": asdict(ruling.ending) if ruling.ending else None,
     }
     write_json(folder / "finding.json", SCHEMA, content)
 
@@ -123,52 +95,39 @@ def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
 _HEADER = """\
 # Drafted from {cycle_id}: {reason}
 # Next:  aorta reduce --spec {file} --output reduce
-# {elsewhere}
-# Axes are what may shrink: whole numbers on the command line, variables that the script reads,
-# the number of ranks. Add what you know.
+{isolate}# Axes are what may shrink: whole numbers on the command line, variables that the
+# script reads, the number of ranks. Add what you know.
 """
-ELSEWHERE = "elsewhere.yaml"
 _HISTORY = 3  # cycles whose logs weigh in
 _STARTED_BY_SLURM = (
     '--nnodes "$SLURM_NNODES" --node-rank "$SLURM_PROCID" --master-addr "${AORTA_NODES%%,*}"'
 )
 
 
-def draft_spec(request: CaseRequest, file: Path, elsewhere: str) -> str:
-    """For this machine; `elsewhere` says in a line how it runs on another one."""
+def draft_spec(request: CaseRequest, file: Path) -> str:
+    """Under plain torchrun: a reproducer must not restart what it reproduces."""
     python = interpreter()
     command = [python if word == sys.executable else word for word in request.command]
-    spec = _spec(request, python, command)
-    spec["workload"]["cwd"] = os.path.relpath(Path.cwd(), file.absolute().parent)
-    return _written(spec, request, file, elsewhere)
-
-
-def portable_spec(request: CaseRequest, workload: str) -> str:
-    """The same failure in the folder `workload` beside the file, with its user's Python."""
-    command = ["python3" if word == sys.executable else word for word in request.command]
-    spec = _spec(request, "python3", [inside(Path.cwd(), word) for word in command])
-    spec["workload"]["cwd"] = workload
-    return _written(spec, request, Path(ELSEWHERE), "Its files are in the folder beside this file.")
-
-
-def inside(folder: Path, word: str) -> str:
-    """The word with paths below `folder` made relative; longer names are other paths."""
-    return re.sub(rf"(?<![\w./~-]){re.escape(str(folder))}/", "", word)
-
-
-def _spec(request: CaseRequest, python: str, command: Sequence[str]) -> dict[str, Any]:
-    """Under plain torchrun: a reproducer must not restart what it reproduces."""
     ranks = sum(len(piece.ranks) for piece in request.failed.evidence)
     ranks = ranks or request.ranks_per_node
     if request.devices is not None:
         ranks = min(ranks, request.devices)
     proposal = proposal_for(_under_torchrun(python, command, ranks), Path.cwd())
     one_rank = {"name": "ranks", "kind": "world_size", "initial": 1, "floor": 1}
-    return {
-        "workload": {"command": proposal.command, "cwd": "."},
+    cwd = os.path.relpath(Path.cwd(), file.absolute().parent)
+    spec = {
+        "workload": {"command": proposal.command, "cwd": cwd},
         "oracle": _oracle(request),
         "axes": [dict(axis) for axis in proposal.axes] or [one_rank],
     }
+    isolating = isolate_command(request)
+    header = _HEADER.format(
+        cycle_id=request.failed.start.cycle_id,
+        reason=" ".join(request.ruling.verdict.reason.split()),
+        file=shlex.quote(str(file)),
+        isolate=f"# Is it one of the nodes?  {isolating}\n" if isolating else "",
+    )
+    return header + yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=1000)
 
 
 def _under_torchrun(python: str, command: Sequence[str], ranks: int) -> list[str]:
@@ -196,16 +155,6 @@ def isolate_command(request: CaseRequest) -> str | None:
         f"aorta isolate --nodes {','.join(hosts)} --ranks-per-node {ranks} {' '.join(history)} "
         f"--executor slurm -- bash -c {job}"
     )
-
-
-def _written(spec: Mapping[str, Any], request: CaseRequest, file: Path, elsewhere: str) -> str:
-    header = _HEADER.format(
-        cycle_id=request.failed.start.cycle_id,
-        reason=" ".join(request.ruling.verdict.reason.split()),
-        file=shlex.quote(str(file)),
-        elsewhere=elsewhere,
-    )
-    return header + yaml.safe_dump(dict(spec), sort_keys=False, allow_unicode=True, width=1000)
 
 
 def interpreter() -> str:

@@ -1,13 +1,13 @@
 """The fault-tolerance settings: one YAML block, one flag per key of it.
 
 Flags override YAML; a flag that was not given overrides nothing. Old spellings, and those of
-NVIDIA's ft_launcher, fold into the new ones (`ft_launcher.py`) and are unknown everywhere else.
-Nothing here needs torch.
+NVIDIA's ft_launcher that mean the same, fold into the new ones; its other flags are named in a
+warning. Nothing here needs torch.
 """
 
 import logging
 import warnings
-from argparse import ArgumentParser, BooleanOptionalAction, Namespace
+from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
 from collections.abc import Collection, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +20,6 @@ from pydantic.fields import FieldInfo
 
 from aorta.core.documents import StrictModel, validated
 from aorta.core.errors import InfrastructureError, SpecError, UsageError
-from aorta.launch import ft_launcher
 from aorta.runtimes.http_get import without_credentials
 
 log = logging.getLogger(__name__)
@@ -57,11 +56,6 @@ class AttributionConfig(StrictModel):
         description="How long the leader waits for the verdict before it restarts (10).",
     )
     dry_run: bool = Field(default=False, description="Decide and log, but never stop the job.")
-    late_stop: bool = Field(
-        default=False,
-        description="Obey a STOP that comes after the job was restarted, while the next cycle "
-        "runs.",
-    )
     aggregation: Aggregation = Field(
         default="any",
         description="any: one STOP stops the job. all: every source that has an opinion must say "
@@ -94,12 +88,6 @@ class FaultTolerance(StrictModel):
         title="N",
         description="End the job after N cycles in a row without progress (3; 0: never).",
     )
-    per_cycle_applog_prefix: str | None = Field(
-        default=None,
-        min_length=1,
-        title="PATH",
-        description="Also write <PATH>_cycle<N>.log, with every line prefixed by its rank.",
-    )
 
 
 class _Document(StrictModel):
@@ -107,13 +95,41 @@ class _Document(StrictModel):
 
 
 _WITHOUT_OLD = "1.0"  # the release that no longer knows the flags below
-_OLD_FLAGS: Mapping[str, tuple[Mapping[str, Any], str]] = {
-    "--ft-attribution-endpoint": ({"metavar": "URL"}, "--ft-attrsvc-url"),
-    "--ft-attribution-backend": (
-        {"metavar": "URL|mcp", "action": "append"},
-        "--ft-attribution-http-url or --ft-attribution-enable-mcp",
-    ),
+_OLD_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    "--ft-attribution-endpoint": {"metavar": "URL"},
+    "--ft-attribution-backend": {"metavar": "URL|mcp", "action": "append"},
+    "--ft-rank-heartbeat-timeout": {"metavar": "SECONDS", "type": float},
+    "--ft-attribution-stop-action": {"choices": ["log", "no-restart"]},
 }
+_NAMES = """
+    attribution-analysis-backend attribution-backends attribution-export-url
+    attribution-llm-api-key-file
+    attribution-llm-base-url attribution-llm-model attribution-log-level
+    attribution-startup-timeout check-remaining-processes checkpoint-iteration-file
+    cycle-info-dir cycle-info-job-id enable-dist-storage-healthcheck enable-log-server
+    enable-nic-healthcheck enable-nic-monitor gpu-memory-poll-interval
+    gpu-memory-reclaim-poll-interval gpu-memory-reclaim-timeout gpu-memory-reclaim-tolerance-mb
+    gpu-memory-tolerance-mb initial-rank-heartbeat-timeout install-exception-hook
+    link-down-path-template link-state-path-template log-aggregator-count
+    log-leaf-max-queue-chunks log-level log-server-graceful-shutdown-timeout
+    log-server-log-prefix log-server-port min-progress-iterations no-restart-exit-code
+    node-health-check-endpoint node-health-check-interval num-warmup-iterations numa-bind-strict
+    nvrx-logfile pci-topo-file per-cycle-applog-prefix rank-out-of-section-timeout
+    rank-section-timeouts rank-termination-signal rdzv-impl restart-check-interval restart-policy
+    safety-factor segment segment-health-check-dir skip-section-response
+    storage-health-check-path storage-healthcheck-path workload-check-interval
+"""
+_NOT_HERE = _NAMES.split()  # of ft_launcher; each takes a value, and nothing stands for it here
+_READ_AS: Mapping[str, str] = {  # keys of ft_launcher's file
+    "rank_heartbeat_timeout": "hang_timeout_seconds",
+    "attribution_endpoint": "attribution.attrsvc_url",
+    "attribution_stop_action": "attribution.dry_run",
+    "attribution_dry_run": "attribution.dry_run",
+    "attribution_timeout_seconds": "attribution.timeout_seconds",
+}
+# The first word of a command line that began with `ft_launcher`, and what differs from torchrun.
+NAMED_FT_LAUNCHER = "--ft-launcher-defaults"
+FT_LAUNCHER_DEFAULTS: Mapping[str, Any] = {"rdzv_backend": "c10d", "monitor_interval": 0.3}
 
 
 def _flags() -> Iterator[tuple[str, str, FieldInfo]]:
@@ -140,62 +156,102 @@ def _how(field: FieldInfo) -> dict[str, Any]:
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """Every flag of ours and of ft_launcher's, in all their spellings.
-
-    All default to None: only what was given may override the file.
-    """
-    group = parser.add_argument_group("fault tolerance")
-    ft_launcher.add_flag(
-        group, "--ft-config", {"metavar": "FILE"}, "YAML file with a fault_tolerance: block."
-    )
+    """Every flag, as `--ft-x-y` and `--ft_x_y`. None overrides nothing of the file."""
+    ours, old = map(parser.add_argument_group, ("fault tolerance", "deprecated"))
+    file = "YAML file with a fault_tolerance: block."
+    ours.add_argument("--ft-config", "--ft_config", "--ft-cfg-path", metavar="FILE", help=file)
     for flag, _, field in _flags():
-        ft_launcher.add_flag(group, flag, _how(field), field.description)
-    ft_launcher.add_flags(parser)
-    deprecated = parser.add_argument_group("deprecated")
-    for flag, (how, instead) in _OLD_FLAGS.items():
-        ft_launcher.add_flag(deprecated, flag, how, f"Until aorta {_WITHOUT_OLD}: use {instead}.")
+        ours.add_argument(*_spellings(flag), default=None, help=field.description, **_how(field))
+    for flag, how in _OLD_FLAGS.items():
+        text = f"Until aorta {_WITHOUT_OLD}; a warning names the new one."
+        old.add_argument(*_spellings(flag), default=None, help=text, **how)
+    for name in _NOT_HERE:
+        parser.add_argument(*_spellings(f"--ft-{name}"), help=SUPPRESS)
+    for flag in ("--ft-ignore-missing-cfg", NAMED_FT_LAUNCHER):
+        parser.add_argument(flag, action="store_true", help=SUPPRESS)
+
+
+def _spellings(flag: str) -> tuple[str, str]:
+    return flag, f"--{flag[2:].replace('-', '_')}"
 
 
 def fault_tolerance(flags: Namespace) -> FaultTolerance:
     """The settings of one run, from the file and the flags."""
-    if flags.ft_cfg_path is not None and flags.ft_config is not None:
-        raise UsageError("--ft-cfg-path is another name for --ft-config; give only one")
-    file = flags.ft_config or flags.ft_cfg_path
     written = FaultTolerance()
-    if file:
-        known = FaultTolerance.model_fields if flags.ft_cfg_path else None
-        content = ft_launcher.file_in_our_words(_read(Path(file)), file, known)
+    if file := flags.ft_config:
+        content = _in_our_words(_read(Path(file)), file)
         written = validated(_Document, content, file=file).fault_tolerance
     merged = written.model_dump()
     if flags.ft_launcher_defaults and "dry_run" not in written.attribution.model_fields_set:
         merged["attribution"]["dry_run"] = True  # it logs a STOP unless it is set to act
     given = {key: getattr(flags, flag[2:].replace("-", "_")) for flag, key, _ in _flags()}
     ours = {key: value for key, value in given.items() if value is not None}
-    theirs = ft_launcher.flags_in_our_words(flags)
-    for key, value in {**theirs, **_from_old_flags(flags, ours), **ours}.items():
+    for name in _NOT_HERE:
+        if getattr(flags, f"ft_{name.replace('-', '_')}") is not None:
+            log.warning("--ft-%s is ft_launcher's; it has no counterpart here", name)
+    for key, value in {**_from_old_flags(flags, ours), **ours}.items():
         block, _, name = key.rpartition(".")
         (merged[block] if block else merged)[name] = value
     return validated(FaultTolerance, merged, file="command line", at="fault_tolerance")
 
 
+def _in_our_words(content: object, file: str) -> object:
+    """The content of a file with ft_launcher's keys read as ours, or left out with a warning."""
+    block = content.get("fault_tolerance") if isinstance(content, dict) else None
+    if not isinstance(block, dict):
+        return content
+    for name in [*block]:
+        ours = _READ_AS.get(name)
+        if ours is None and name.replace("_", "-") not in _NOT_HERE:
+            continue
+        said = f"it is read as {ours}" if ours else "it has no counterpart here"
+        log.warning("%s: %s is ft_launcher's; %s", file, name, said)
+        value = block.pop(name)
+        if name == "attribution_stop_action":
+            value = value == "log"
+        if name == "attribution_endpoint":
+            value = _endpoint(value)
+        if ours and value is not None:
+            outer, _, key = ours.rpartition(".")
+            (block.setdefault(outer, {}) if outer else block).setdefault(key, value)
+    return content
+
+
+def _endpoint(given: str | None) -> str | None:
+    """None, with a warning, for what only ft_launcher reaches."""
+    if given != "localhost" and not str(given).startswith(("unix://", "grpc://")):
+        return given
+    said = "the attribution endpoint %s is ft_launcher's: here attribution runs in this process"
+    log.warning(said, given)
+    return None
+
+
 def _from_old_flags(flags: Namespace, ours: Collection[str]) -> dict[str, Any]:
-    """What our deprecated flags set, by key; each is named in a warning."""
-    endpoint, backends = flags.ft_attribution_endpoint, flags.ft_attribution_backend or []
-    url = None if endpoint is None else ft_launcher.endpoint(endpoint)
-    urls = [backend for backend in backends if backend != "mcp"]
+    """What deprecated flags set, by key; each is named in a warning."""
+    url, backends = _endpoint(flags.ft_attribution_endpoint), flags.ft_attribution_backend or []
+    urls = [backend for backend in backends if backend != "mcp"] or None
+    mcp = True if "mcp" in backends else None
+    action, hang = flags.ft_attribution_stop_action, flags.ft_rank_heartbeat_timeout
     found: dict[str, Any] = {}
-    mcp = "mcp" in backends
     for old, new, key, value in (
-        ("--ft-attribution-endpoint", "--ft-attrsvc-url", "attrsvc_url", url),
-        ("--ft-attribution-backend URL", "--ft-attribution-http-url", "http_urls", urls),
-        ("--ft-attribution-backend mcp", "--ft-attribution-enable-mcp", "enable_mcp", mcp),
+        ("endpoint", "--ft-attrsvc-url", "attribution.attrsvc_url", url),
+        ("backend URL", "--ft-attribution-http-url", "attribution.http_urls", urls),
+        ("backend mcp", "--ft-attribution-enable-mcp", "attribution.enable_mcp", mcp),
+        (
+            "stop-action",
+            "--ft-attribution-dry-run",
+            "attribution.dry_run",
+            action and action == "log",
+        ),
+        ("rank-heartbeat-timeout", "--ft-hang-timeout", "hang_timeout_seconds", hang),
     ):
-        if value:
-            what = f"{old} is deprecated and goes with aorta {_WITHOUT_OLD}; use {new}"
+        flag = f"--ft-{'attribution-' if key.startswith('attribution') else ''}{old}"
+        if value is not None:
+            what = f"{flag} is deprecated and goes with aorta {_WITHOUT_OLD}; use {new}"
             warnings.warn(what, DeprecationWarning, stacklevel=3)
-            if f"attribution.{key}" in ours:
-                raise UsageError(f"{old} is the old spelling of {new}; give only {new}")
-            found[f"attribution.{key}"] = value
+            if key in ours:
+                raise UsageError(f"{flag} is the old spelling of {new}; give only {new}")
+            found[key] = value
     return found
 
 

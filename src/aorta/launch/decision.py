@@ -1,12 +1,9 @@
 """The leader's decision: what attribution says, then the progress limit, then the restart budget.
-
-Everything it needs is in the store, so any leader comes to the same answer. A wrong STOP is worse
-than a wrong RESTART: no opinion restarts.
+Everything it needs is in the store, so that any leader comes to the same answer.
 
 All sources are queried at once, within a bounded time. Aggregation `any`: one STOP is a STOP.
 `all`: STOP needs every source that has an opinion, and at least one. A source that is unreachable,
-late, answers nonsense or says UNKNOWN has no opinion: it can neither stop a job nor keep one from
-being stopped.
+late, answers nonsense or says UNKNOWN has no opinion; no opinion at all restarts.
 """
 
 import logging
@@ -17,7 +14,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +46,6 @@ from aorta.launch.store import JobStore
 
 log = logging.getLogger(__name__)
 
-LateStop = Callable[[SourceVerdict], None]
-
 _REMEMBERED = 50  # failed cycles
 _TOKEN = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
@@ -78,17 +72,14 @@ class AttributionSources:
         for thread in self._triggers:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def read(
-        self, failed: FailedCycle, timeout: float, late_stop: LateStop | None = None
-    ) -> SourceVerdict:
-        """The verdict on a cycle: as soon as it is certain, and at the latest after `timeout`
-        seconds. A verdict that becomes STOP after that goes to `late_stop`, or is logged.
-        """
+    def read(self, failed: FailedCycle, timeout: float) -> SourceVerdict:
+        """The verdict as soon as it is certain, at the latest after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         arriving: _Answers = queue.SimpleQueue()
+        too_late = threading.Event()  # the job goes on without who has not answered
         for source in self._sources:
-            name = f"query-{source.name}"
-            threading.Thread(None, _query, name, (source, failed, arriving), daemon=True).start()
+            what = (source, failed, arriving, too_late)
+            threading.Thread(None, _query, f"query-{source.name}", what, daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
         while missing and not self._is_certain(answers):
@@ -99,31 +90,9 @@ class AttributionSources:
             missing -= 1
             answers += [answer] if answer is not None else []
         decided = self._verdict(answers)
-        if missing and decided.action is not Action.STOP:
-            is_late = time.monotonic() >= deadline
-            late = late_stop or partial(_drop_late, failed.start.cycle_id) if is_late else None
-            rest = (arriving, missing, answers, late)
-            threading.Thread(target=self._hear_the_rest, args=rest, daemon=True).start()
+        if decided.action is not Action.STOP and time.monotonic() >= deadline:
+            too_late.set()
         return decided
-
-    def _hear_the_rest(
-        self,
-        arriving: "_Answers",
-        missing: int,
-        answers: list[SourceVerdict],
-        late_stop: LateStop | None,
-    ) -> None:
-        """Of sources that answer after the decision, a STOP that would have been the verdict."""
-        for _ in range(missing):
-            answer = arriving.get()
-            if answer is None:
-                continue
-            answers.append(answer)
-            is_stop = answer.action is Action.STOP
-            if is_stop and late_stop and self._verdict(answers).action is Action.STOP:
-                late_stop(answer)
-            elif is_stop:
-                log.info("STOP from %s is outvoted: %s", answer.source, answer.reason)
 
     def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
         decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
@@ -142,24 +111,20 @@ class AttributionSources:
 _Answers = queue.SimpleQueue[SourceVerdict | None]
 
 
-def _query(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
-    verdict = None
+def _query(
+    source: DecisionSource, failed: FailedCycle, arriving: _Answers, too_late: threading.Event
+) -> None:
+    verdict, cycle = None, failed.start.cycle_id
     try:
         verdict = source.read(failed)
     except (SourceError, OSError) as wrong:
-        log.warning("no answer from %s for cycle %s: %s", source.name, failed.start.cycle_id, wrong)
+        log.warning("no answer from %s for cycle %s: %s", source.name, cycle, wrong)
     finally:  # a source that breaks keeps nobody waiting
+        is_late = too_late.is_set()
         arriving.put(verdict)
-
-
-def _drop_late(cycle_id: str, verdict: SourceVerdict) -> None:
-    log.warning(
-        "late STOP from %s for cycle %s is dropped, the job goes on "
-        "(--ft-attribution-late-stop obeys it): %s",
-        verdict.source,
-        cycle_id,
-        verdict.reason,
-    )
+    if is_late and verdict is not None and verdict.action is Action.STOP:
+        said = "late STOP from %s for cycle %s is dropped, the job goes on: %s"
+        log.warning(said, source.name, cycle, verdict.reason)
 
 
 def _send(source: DecisionSource, known: Callable[[], FailedCycle]) -> None:
@@ -182,7 +147,6 @@ class LeaderDecides:
     log_dir: LogDir
     # The cycle that ended the job, and why, on the agent that decided.
     last: tuple[FailedCycle, Ruling] | None = None
-    _late: tuple[FailedCycle, Ruling] | None = None  # a STOP that came after the next cycle began
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...], lost: tuple[str, ...]
@@ -194,7 +158,7 @@ class LeaderDecides:
         coming = replace(previous, cycle=previous.cycle + 1, nodes=nodes, started=time.time())
         if store.failure_of(previous.cycle) is None:
             log.info("cycle %s is left because the nodes changed", previous.cycle_id)
-            write_cycle_info(self.log_dir.path, previous, store.evidence(previous))
+            write_cycle_info(self.log_dir, previous, store.evidence(previous))
             return coming
         ending, so_far, finding = self._judge(store, previous, lost)
         if ending is not None:
@@ -222,19 +186,13 @@ class LeaderDecides:
         assert ending is not None, "a cycle without restarts left always ends the job"
         return ending
 
-    def late_ending(self, start: CycleStart) -> JobEnding | None:
-        if self._late is None or self._late[0].start.cycle != start.cycle - 1:
-            return None
-        self.last = failed, ruling = self._late
-        write_cycle_info(self.log_dir.path, failed.start, failed.evidence, ruling, lost=failed.lost)
-        return ruling.ending
-
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service must not mix up two of one name."""
         job_id = f"{self.job_id}-{store.mint(uuid.uuid4().hex[:8])}"
-        first = self.log_dir.begin(job_id)
+        folder, first = self.log_dir.begin(job_id)
         return CycleStart(
             job_id=job_id,
+            folder=folder,
             cycle=first,
             nodes=nodes,
             max_restarts=self.max_restarts,
@@ -249,33 +207,21 @@ class LeaderDecides:
         lost: tuple[str, ...],
         known: JobEnding | None = None,
     ) -> tuple[JobEnding | None, JobProgress, Mapping[str, Any] | None]:
-        """Whether the job ends with this cycle (or with a `known` ending), how far it came, and
-        what attribution found.
-        """
+        """Whether the job ends with this cycle, how far it came, and what attribution found."""
         failed = FailedCycle(start, store.evidence(start), lost)
         began = time.monotonic()
         attribution = self.settings.attribution
-
-        def elapsed_ms() -> int:
-            return round((time.monotonic() - began) * 1000)
-
-        def stop_late(verdict: SourceVerdict) -> None:
-            ending = JobEnding(Exit.STOP, f"late: {_stopped(start, verdict)}")
-            self._late = failed, Ruling(verdict, elapsed_ms(), ending=ending)
-
-        obeys = attribution.late_stop and not attribution.dry_run
-        verdict = self.sources.read(
-            failed, attribution.decision_timeout_seconds, stop_late if obeys else None
-        ).blaming(lost)
+        verdict = self.sources.read(failed, attribution.decision_timeout_seconds).blaming(lost)
         lived = (failed.ended or time.time()) - start.started
         so_far = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")
-        ruling = Ruling(verdict, elapsed_ms(), attribution.dry_run, ending)
-        write_cycle_info(self.log_dir.path, start, failed.evidence, ruling, lost=lost)
+        elapsed_ms = round((time.monotonic() - began) * 1000)
+        ruling = Ruling(verdict, elapsed_ms, attribution.dry_run, ending)
+        write_cycle_info(self.log_dir, start, failed.evidence, ruling, lost=lost)
         if ending is not None:
             self.last = failed, ruling
         else:
-            how = f"{verdict.action.value} ({verdict.source}, {ruling.elapsed_ms} ms)"
+            how = f"{verdict.action.value} ({verdict.source}, {elapsed_ms} ms)"
             log.info("cycle %s: %s: %s", start.cycle_id, how, verdict.reason)
         return ending, so_far, verdict.finding
 
@@ -298,7 +244,10 @@ class LeaderDecides:
     ) -> str | None:
         """Why the job is stopped, and how to turn that off; None where it is not."""
         if verdict.action is Action.STOP:
-            return _stopped(start, verdict)
+            return (
+                f"attribution decided STOP after cycle {start.cycle_id} "
+                f"(--ft-attribution-dry-run restarts all the same): {verdict.reason}"
+            )
         limit = self.settings.max_no_progress_cycles
         if not limit or so_far.idle < limit or start.restarts_left <= 0:
             return None
@@ -309,19 +258,10 @@ class LeaderDecides:
         )
 
 
-def _stopped(start: CycleStart, verdict: SourceVerdict) -> str:
-    return (
-        f"attribution decided STOP after cycle {start.cycle_id} "
-        f"(--ft-attribution-dry-run restarts all the same): {verdict.reason}"
-    )
-
-
 def progress(
     start: CycleStart, evidence: Sequence[CycleEvidence], verdict: SourceVerdict, lived: float
 ) -> JobProgress:
-    """Where the job stands after a failed cycle, with what a launcher knows besides its logs:
-    heartbeats, and for how long it lived.
-    """
+    """Where the job stands after a failed cycle, by logs, heartbeats and its lifetime."""
     steps = [step for step in (verdict.last_step, *(p.step for p in evidence)) if step is not None]
     before = JobProgress(start.best_step, start.idle_cycles)
     return before.after(max(steps, default=None), (verdict.finding or {}).get("class"), lived)
@@ -331,11 +271,7 @@ def progress(
 
 
 def build_sources(settings: FaultTolerance) -> list[DecisionSource]:
-    """From the settings to the one list of sources: services over HTTP, and attribution in this
-    process. No other place knows which kinds there are.
-
-    The token is taken out of this process's environment, which every worker inherits.
-    """
+    """Every source of the settings. The token leaves the environment that workers inherit."""
     wanted = settings.attribution
     token = os.environ.pop(_TOKEN, None)
     timeout = wanted.timeout_seconds
@@ -404,24 +340,10 @@ def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> fro
 
 
 def _rank_ends(piece: CycleEvidence, hung: frozenset[int]) -> list[RankEnd]:
-    """Ranks that failed, and those stopped because of them; in a hang, who hung."""
-    if piece.hung:
-        here = [rank for rank in piece.ranks if rank in hung]
-        return [RankEnd(rank, node=piece.node, agent=piece.agent, hung=True) for rank in here]
-    return [
-        RankEnd(
-            end.rank,
-            end.exit_code,
-            end.signal,
-            str(end.error_file) if end.error_file else None,
-            end.time,
-            piece.node,
-            agent=piece.agent,
-            stopped_by_agent=end.stopped_by_agent,
-        )
-        for end in piece.ends
-        if end.failed or end.stopped_by_agent
-    ]
+    """As a service would read them; of a hang, the ranks that it is put down to."""
+    documents = piece.failure_documents()
+    ends = [RankEnd(**document, agent=piece.agent) for document in documents]
+    return [end for end in ends if not end.hung or end.rank in hung]
 
 
 def _logs(piece: CycleEvidence) -> list[LogSource]:

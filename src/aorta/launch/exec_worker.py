@@ -1,9 +1,5 @@
-"""Run as a script in front of every worker: ties the worker's life to the agent's, then becomes the
-worker.
-
-`exec_worker.py AGENT_PID COMMAND...`. When an agent is killed outright, its workers would go on
-holding their GPUs; the kernel kills them instead. The setting survives `exec`, so the worker itself
-runs unchanged and keeps its process id.
+"""`exec_worker.py AGENT_PID COMMAND...`, in front of every worker: where the agent is killed, the
+kernel kills the worker, which would go on holding its GPUs. The setting survives `exec`.
 """
 
 import ctypes

@@ -24,9 +24,7 @@ _QUIET_FILE = 0.2  # seconds that a whole stack file has not grown
 
 @dataclass
 class HangWatch:
-    """Says when the job hangs: silence everywhere, or one missed heartbeat. No file system is
-    asked: output comes through pipes, and heartbeats are written into memory of this process.
-    """
+    """Says when the job hangs: silence everywhere, or one missed heartbeat. Asks no file system."""
 
     limit: float
     store: JobStore
@@ -83,18 +81,18 @@ class HangWatch:
 
 
 def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ...]:
-    """Ask every live rank for its stacks and its Flight Recorder, and wait a little for both. The
-    files of those that could write them; a full disk costs files and no more.
-    """
-    hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.stacks(rank))}
+    """Ask every live rank for stacks and Flight Recorder; returns the files that came."""
+    hooked = {rank: pid for rank, pid in pids.items() if is_there(directory.file(rank, "stacks"))}
     with suppress(OSError):
         directory.flight_recorder(0).parent.mkdir(exist_ok=True)
     deadline = time.monotonic() + COLLECT_WITHIN
     # One after the other: reading the stack of a thread while it runs can end the process, and the
     # thread that dumps the Flight Recorder stands still until it is asked.
-    _request(hooked, STACKS_SIGNAL, lambda rank: _is_complete(directory.stacks(rank)), deadline)
-    _request(hooked, DUMP_SIGNAL, lambda rank: is_there(directory.flight_recorder(rank)), deadline)
-    files = [(directory.stacks(rank), directory.flight_recorder(rank)) for rank in hooked]
+    stacks = {rank: directory.file(rank, "stacks") for rank in hooked}
+    dumps = {rank: directory.flight_recorder(rank) for rank in hooked}
+    _request(hooked, STACKS_SIGNAL, lambda rank: _is_complete(stacks[rank]), deadline)
+    _request(hooked, DUMP_SIGNAL, lambda rank: is_there(dumps[rank]), deadline)
+    files = [(stacks[rank], dumps[rank]) for rank in hooked]
     return tuple(str(file) for pair in files for file in pair if _is_filled(file))
 
 

@@ -28,10 +28,7 @@ _REFUSED = {400, 403, 422}  # it may not or cannot read the paths
 
 @dataclass
 class HttpSource:
-    """`POST /v1/cycles` reports and `GET /v1/cycles/{job}/{cycle}/decision?wait=S` asks; a server
-    that does not know these is spoken to as `POST /logs` and `GET /logs`. Whatever it does wrong is
-    a `SourceError`.
-    """
+    """Speaks `/v1/cycles`, or `/logs` to a server that does not know that. Raises `SourceError`."""
 
     client: JsonClient
     kind: str
@@ -132,9 +129,7 @@ class HttpSource:
 
 
 def _cycle_body(evidence: CycleEvidence, start: CycleStart) -> dict[str, Any]:
-    """Moments are seconds since the epoch, `lived_sec` the seconds from the cycle's start to the
-    failure as this agent saw it, `heartbeat_step` the furthest step that a rank here reported.
-    """
+    """What `POST /v1/cycles` takes; moments are seconds since the epoch."""
     ended = evidence.ended
     stacks = [dump for dump in evidence.dumps if not dump.endswith(".json")]
     return {

@@ -8,14 +8,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec
+from torch.distributed.elastic.agent.server.api import WorkerSpec
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import (
@@ -26,7 +24,6 @@ from torch.distributed.elastic.multiprocessing.errors import (
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
-from aorta.executors.process_tree import watch_opened
 from aorta.launch.agent import (
     DecidingAgent,
     raise_on_signals,
@@ -35,7 +32,7 @@ from aorta.launch.agent import (
 )
 from aorta.launch.decision import AttributionSources, LeaderDecides, build_sources
 from aorta.launch.options import Options, parse
-from aorta.launch.output import CYCLES_TEMPORARY, LARGEST_TEMPORARY, CycleLogs
+from aorta.launch.output import CycleLogs
 from aorta.launch.records import CaseRequest, FailedCycle, JobEnding, LogDir, Ruling
 from aorta.launch.rendezvous import DecidingRendezvous
 from aorta.launch.store import StoreLostError, connect
@@ -43,20 +40,8 @@ from aorta.launch.store import StoreLostError, connect
 log = logging.getLogger(__name__)
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
-_FOLDERS_WATCHED = 256  # walking through more would be felt at the start
 _CASE_WITHIN = 300.0  # seconds; usually one
 _LEAVE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """How a job ended, and what torch knows about its workers here."""
-
-    ending: JobEnding
-    result: RunResult
-    name: str  # of what was run
 
 
 def launch(arguments: Sequence[str]) -> int:
@@ -64,35 +49,10 @@ def launch(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         raise_on_signals(_heard(signals_to_handle(options.torch)))
-        finished = run_job(options)
+        return _Launch(options, LogDir(_log_dir(options.log_dir))).run()
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
         return 128 + interrupted.sigval
-    return _report(finished)
-
-
-def launch_or_raise(arguments: Sequence[str]) -> dict[int, Any]:
-    """As torchrun's `main`, for who calls it from Python: what the workers returned, `ValueError`
-    for wrong options, torch's own `ChildFailedError` for a job that failed or was stopped. Signal
-    handlers are left as they were."""
-    try:
-        options = parse(arguments)
-    except UsageError as wrong:
-        raise ValueError(str(wrong)) from None
-    with _signal_handlers_kept():
-        finished = run_job(options)
-    if finished.ending.exit_code != Exit.OK:
-        raise ChildFailedError(finished.name, _own_failures(finished))
-    return finished.result.return_values
-
-
-def run_job(options: Options) -> Finished:
-    log_dir = LogDir(_log_dir(options.log_dir))
-    with ExitStack() as during:
-        opened: Collection[str] = ()
-        with suppress(OSError):  # a working directory that is gone
-            opened = during.enter_context(watch_opened(Path.cwd(), _FOLDERS_WATCHED))
-        return _Launch(options, log_dir).run(opened)
 
 
 class _Launch:
@@ -115,8 +75,8 @@ class _Launch:
         )
         self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
-    def run(self, opened: Collection[str]) -> Finished:
-        """`opened`: files of the working directory that the job opens meanwhile."""
+    def run(self) -> int:
+        """Until the job has ended; returns its exit code."""
         agent = self._agent
         try:
             result = agent.run()
@@ -124,7 +84,7 @@ class _Launch:
             assert ending is not None, "an agent returns only after the job has ended"
             level = logging.INFO if ending.exit_code == Exit.OK else logging.ERROR
             log.log(level, "%s", ending.reason)
-            self._take_leave(opened)
+            self._take_leave()
         except SignalException as interrupted:
             why = f"stopped by {interrupted.sigval.name}"
             agent.record_interruption(JobEnding(128 + interrupted.sigval, why))
@@ -144,15 +104,17 @@ class _Launch:
             _ignore_signals()
             agent.kill_leftovers()
             self._log_dir.sign_off()
-        return Finished(ending, result, _name_of(self._options))
+        if ending.exit_code != Exit.OK:
+            _report(_name_of(self._options), result.failures)
+        return ending.exit_code
 
-    def _take_leave(self, opened: Collection[str]) -> None:
+    def _take_leave(self) -> None:
         """Tell what is left to tell. The ending is known, so a lost store changes nothing."""
         self._agent.finish_triggers()
         with suppress(StoreLostError):
             self._rendezvous.job_store.left(more=1)
         if self._decider.last is not None:
-            _write_case(self._log_dir.path, *self._decider.last, self._options, opened)
+            _write_case(self._log_dir.path, *self._decider.last, self._options)
         with suppress(StoreLostError):
             self._rendezvous.linger()
 
@@ -177,30 +139,18 @@ def _without_waiting(what: Callable[[], object]) -> None:
     thread.join(_LEAVE_WITHIN)
 
 
-def _own_failures(finished: Finished) -> dict[int, ProcessFailure]:
-    """Without ranks that were ended because of another's failure: torch takes the first of equal
-    seconds for the root cause.
-    """
-    failures: dict[int, ProcessFailure] = finished.result.failures
+def _report(name: str, failures: dict[int, ProcessFailure]) -> None:
+    """Say what failed, as torchrun would, without ranks that were ended because of another."""
     own = {rank: one for rank, one in failures.items() if one.exitcode != -signal.SIGTERM}
-    return own or failures
-
-
-def _report(finished: Finished) -> int:
-    """Say what failed, as torchrun would, and hand on the first rank's error."""
-    ending, failures = finished.ending, _own_failures(finished)
-    if ending.exit_code != Exit.OK and failures:
-        failed = ChildFailedError(finished.name, failures)
+    if failures:
+        failed = ChildFailedError(name, own or failures)
         log.error("%s", failed)
         _, first = failed.get_first_failure()
         with suppress(OSError, ValueError, KeyError, TypeError):
             get_error_handler().dump_error_file(first.error_file, first.exitcode)
-    return ending.exit_code
 
 
-def _write_case(
-    log_dir: Path, failed: FailedCycle, ruling: Ruling, options: Options, opened: Collection[str]
-) -> None:
+def _write_case(log_dir: Path, failed: FailedCycle, ruling: Ruling, options: Options) -> None:
     """By the agent that decided, in a process of its own: it changes not how the job ends."""
     request = CaseRequest(
         log_dir=log_dir,
@@ -210,7 +160,6 @@ def _write_case(
         ranks_per_node=options.torch.nproc_per_node,
         devices=torch.cuda.device_count() if torch.cuda.is_available() else None,
         hang_timeout=options.settings.hang_timeout_seconds,
-        opened=tuple(sorted(opened)),
     )
     program = (sys.executable, "-P", "-m", "aorta.launch.case")
     words = pickle.dumps(request)
@@ -250,9 +199,7 @@ def _agent(
     logs = CycleLogs(
         log_dir,
         options.shown,
-        merged_prefix=settings.per_cycle_applog_prefix,
         watch_hangs=settings.hang_timeout_seconds is not None,
-        bounded=options.log_dir is None,
     )
     return DecidingAgent(
         spec,
@@ -273,23 +220,16 @@ def _name_of(options: Options) -> str:
 def _log_dir(given: Path | None) -> Path:
     """The user's; otherwise a temporary one, or none: a full disk is no reason not to run."""
     try:
-        if given is not None:
-            given.mkdir(parents=True, exist_ok=True)
-            return given
-        chosen = Path(tempfile.mkdtemp(prefix="aorta_launch_"))
+        directory = given or Path(tempfile.mkdtemp(prefix="aorta_launch_"))
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as wrong:
         if given is not None:
             raise UsageError(f"--log-dir {given} cannot be made: {wrong.strerror}") from None
         log.warning("there is no room for logs; attribution has only the last words of each rank")
         return Path(os.devnull) / "logs"
-    log.info(
-        "logs are in %s: of each stream the last %d MiB, of the cycles the last %d; use --log-dir "
-        "to keep all",
-        chosen,
-        LARGEST_TEMPORARY >> 20,
-        CYCLES_TEMPORARY,
-    )
-    return chosen
+    if given is None:
+        log.info("logs are in %s; --log-dir has them elsewhere", directory)
+    return directory
 
 
 def _job_id(options: Options) -> str:
@@ -309,18 +249,6 @@ def _heard(names: str) -> str:
     return ",".join(name for name, handler in heard.items() if handler is not signal.SIG_IGN)
 
 
-@contextmanager
-def _signal_handlers_kept() -> Iterator[None]:
-    here = threading.current_thread() is threading.main_thread()
-    handlers = {number: signal.getsignal(number) for number in _SIGNALS} if here else {}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-
-
 def _ignore_signals() -> None:
-    if threading.current_thread() is threading.main_thread():
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)

@@ -20,8 +20,15 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
 from aorta.core.errors import UsageError
-from aorta.launch import ft_launcher
-from aorta.launch.config import DESCRIPTION, USAGE, FaultTolerance, add_flags, fault_tolerance
+from aorta.launch.config import (
+    DESCRIPTION,
+    FT_LAUNCHER_DEFAULTS,
+    NAMED_FT_LAUNCHER,
+    USAGE,
+    FaultTolerance,
+    add_flags,
+    fault_tolerance,
+)
 from aorta.launch.output import Shown
 from aorta.launch.store import Meeting
 
@@ -62,14 +69,14 @@ def parser(*, as_ft_launcher: bool = False) -> ArgumentParser:
     add_flags(combined)
     if "PET_MASTER_PORT" not in os.environ:  # before 2.10 its default looks like a chosen one
         combined.set_defaults(master_port=None)
-    if as_ft_launcher:
-        combined.set_defaults(**ft_launcher.defaults())
+    for name, value in FT_LAUNCHER_DEFAULTS.items() if as_ft_launcher else ():
+        if f"PET_{name.upper()}" not in os.environ:
+            combined.set_defaults(**{name: value})
     return combined
 
 
 def parse(arguments: Sequence[str]) -> Options:
-    as_ft_launcher = ft_launcher.NAMED_SO in arguments[:1]
-    given = parser(as_ft_launcher=as_ft_launcher).parse_args(list(arguments))
+    given = parser(as_ft_launcher=NAMED_FT_LAUNCHER in arguments[:1]).parse_args(list(arguments))
     settings = fault_tolerance(given)
     _choose_rendezvous(given)
     torch_config, words = _torch_config(given)
@@ -121,9 +128,7 @@ def _nodes(given: Namespace) -> tuple[int, int]:
 
 
 def _torch_config(given: Namespace) -> tuple[LaunchConfig, tuple[str, ...]]:
-    """Torchrun's own reading of its options, which raises half a dozen exception types; and the
-    command of a rank. With `--run-path` that is the one without it: a process is a process.
-    """
+    """Torchrun's own reading of its options, and the command of a rank."""
     given = Namespace(**{**vars(given), "run_path": False})
     if given.max_restarts < 0:  # of which older ones say nothing
         raise UsageError(f"max_restarts is {given.max_restarts}; --max-restarts takes 0 and more")

@@ -1,42 +1,31 @@
-"""What workers write: through a pipe into `rank_<r>.{out,err}`, and to the console as torchrun
-would show it.
+"""What workers write: through pipes into `rank_<r>.{out,err}`, and to the console as torchrun does.
 
-One thread per cycle reads all pipes of this agent. A disk that is full, or a directory that is
-bounded, costs log lines and never the job: workers write to a pipe, which has no disk to fill. The
-last words of every stream are kept in memory as well, so that attribution has them whatever became
-of the file.
+One thread per cycle reads all pipes of this agent. A full disk costs log lines and never the job;
+the last words of every stream are kept in memory for attribution.
 """
 
-import fcntl
-import logging
 import os
 import select
-import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs, Std
 from torch.distributed.elastic.multiprocessing.api import to_map
 
 from aorta.launch.records import CycleDir, CycleStart, LogDir, complain_once
 
-log = logging.getLogger(__name__)
-
 HOOK = Path(__file__).parent / "hook"
 _CHUNK = 1 << 16
-_PIPE = 1 << 20  # what a worker may write while this thread is busy elsewhere
 _TAIL = 16 << 10
 _INTERVAL = 0.1
 _LONGEST_NUMBER = 32
-LARGEST_TEMPORARY = 16 << 20  # of one stream, without --log-dir
-CYCLES_TEMPORARY = 4
 
 
 @dataclass(frozen=True)
@@ -68,9 +57,9 @@ class Shown:
 
 @dataclass(eq=False)
 class _Sink:
-    """A place that a stream goes to besides its log; once it fails it is left out."""
+    """Where a stream is shown; once that fails it is left out."""
 
-    write: Callable[[bytes], object]
+    screen: TextIO
     prefix: bytes | None = None  # of every line; None: the stream is passed on as it comes
 
 
@@ -98,7 +87,8 @@ class _Stream:
                 content = b"".join(sink.prefix + line + b"\n" for line in lines)
             try:
                 if content:
-                    sink.write(content)
+                    sink.screen.buffer.write(content)
+                    sink.screen.flush()
             except (OSError, ValueError):  # nobody reads the console any more; the job goes on
                 self.sinks.remove(sink)
 
@@ -116,7 +106,6 @@ class _Stream:
 class OutputPump:
     """Carries what the ranks of one cycle write, until it is stopped, and then to the end."""
 
-    limit: int | None = None  # bytes of each file; the oldest are dropped
     streams: list[_Stream] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -175,52 +164,13 @@ class OutputPump:
     def _write(self, stream: _Stream, chunk: bytes) -> None:
         try:
             if stream.file is None:
-                stream.file = stream.path.open("ab", buffering=0)
+                # Of an earlier job nothing may stand before it: attribution reads it all.
+                stream.file = stream.path.open("wb", buffering=0)
             written = stream.file.write(chunk)
             stream.is_complete = stream.is_complete and written == len(chunk)
-            if self.limit is not None and stream.file.tell() > self.limit:
-                stream.file.close()
-                stream.file = None
-                _keep_the_end(stream.path, self.limit // 2)
         except OSError as full:
             stream.is_complete = False
             complain_once(str(stream.path), full)
-
-
-def _to_file(path: Path) -> Callable[[bytes], object]:
-    def write(content: bytes) -> None:
-        try:
-            with path.open("ab") as file:
-                file.write(content)
-        except OSError as full:
-            complain_once(str(path), full)
-            raise
-
-    return write
-
-
-def _to_screen(stream: Std) -> Callable[[bytes], object]:
-    """This process's own, also where a caller has put text in its place."""
-    screen = sys.stdout if stream is Std.OUT else sys.stderr
-
-    def write(content: bytes) -> None:
-        if hasattr(screen, "buffer"):
-            screen.buffer.write(content)
-        else:
-            screen.write(content.decode("utf-8", "replace"))
-        screen.flush()
-
-    return write
-
-
-def _keep_the_end(path: Path, size: int) -> None:
-    """Drop the oldest part of a log, in one step."""
-    fresh = path.with_name(f".{path.name}")
-    with path.open("rb") as old, fresh.open("wb") as new:
-        old.seek(-size, os.SEEK_END)
-        old.readline()
-        shutil.copyfileobj(old, new)
-    fresh.replace(path)
 
 
 @dataclass(eq=False)
@@ -229,9 +179,7 @@ class CycleLogs(LogsSpecs):
 
     log_dir: LogDir
     shown: Shown
-    merged_prefix: str | None = None
     watch_hangs: bool = False
-    bounded: bool = False
     pump: OutputPump = field(default_factory=OutputPump)  # of the cycle that runs
     _start: CycleStart | None = None
     # Rank -> a file in memory that it writes its step into, and when that was made.
@@ -251,9 +199,6 @@ class CycleLogs(LogsSpecs):
         for file, _ in self._beats.values():
             os.close(file)
         self._beats.clear()
-        if self.bounded:
-            oldest = start.cycle - CYCLES_TEMPORARY
-            shutil.rmtree(CycleDir(self.log_dir.path, oldest).path, ignore_errors=True)
         return self.log_dir.prepare(start)
 
     def beats(self) -> dict[int, int]:
@@ -274,20 +219,20 @@ class CycleLogs(LogsSpecs):
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         assert self._start is not None
         directory = CycleDir(self.log_dir.path, self._start.cycle)
-        pump = OutputPump(LARGEST_TEMPORARY if self.bounded else None)
+        pump = OutputPump()
         destination = LogsDest()
         for local_rank, env in envs.items():
             rank = int(env["RANK"])
             self._tell_worker(env, self._start, directory, rank)
             for stream, paths, file in (
-                (Std.OUT, destination.stdouts, directory.out(rank)),
-                (Std.ERR, destination.stderrs, directory.err(rank)),
+                (Std.OUT, destination.stdouts, directory.file(rank, "out")),
+                (Std.ERR, destination.stderrs, directory.file(rank, "err")),
             ):
                 sinks = self._sinks(stream, local_rank, env, len(envs))
                 piped = _Stream(rank, file, *_pipe(), sinks)
                 pump.streams.append(piped)
                 paths[local_rank] = f"/proc/{os.getpid()}/fd/{piped.writes}"
-            destination.error_files[local_rank] = str(directory.error_file(rank))
+            destination.error_files[local_rank] = str(directory.file(rank, "error.json"))
         pump.start()
         self.pump = pump
         return destination
@@ -295,23 +240,20 @@ class CycleLogs(LogsSpecs):
     def _sinks(
         self, stream: Std, local_rank: int, env: Mapping[str, str], world: int
     ) -> list[_Sink]:
-        """Where a stream is shown, and the file of `--ft-per-cycle-applog-prefix`."""
+        """Where a stream is shown."""
         names = {"role_name": env["ROLE_NAME"], "rank": env["RANK"], "local_rank": str(local_rank)}
         prefix = Template(self.shown.prefix).safe_substitute(names).encode()
-        sinks = []
-        if stream in self.shown.plain_of(local_rank, world):
-            sinks.append(_Sink(_to_screen(stream)))
-        if stream in self.shown.tee_of(local_rank, world):
-            sinks.append(_Sink(_to_screen(stream), prefix))
-        if self.merged_prefix is not None and self._start is not None:
-            merged = Path(f"{self.merged_prefix}_cycle{self._start.cycle}.log")
-            sinks.append(_Sink(_to_file(merged), f"{env['RANK']}: ".encode()))
-        return sinks
+        screen = sys.stdout if stream is Std.OUT else sys.stderr
+        plain = stream in self.shown.plain_of(local_rank, world)
+        teed = stream in self.shown.tee_of(local_rank, world)
+        return [_Sink(screen)] * plain + [_Sink(screen, prefix)] * teed
 
     def _tell_worker(
         self, env: dict[str, str], start: CycleStart, directory: CycleDir, rank: int
     ) -> None:
-        env["TORCHELASTIC_ERROR_FILE"] = str(directory.error_file(rank))
+        with suppress(OSError):
+            directory.file(rank, "error.json").unlink(missing_ok=True)
+        env["TORCHELASTIC_ERROR_FILE"] = str(directory.file(rank, "error.json"))
         env["AORTA_JOB_ID"] = start.job_id
         env["AORTA_CYCLE"] = str(start.cycle)
         env["AORTA_CYCLE_ID"] = start.cycle_id
@@ -319,7 +261,7 @@ class CycleLogs(LogsSpecs):
         self._beats[rank] = (beats, os.fstat(beats).st_mtime_ns)
         env["AORTA_HEARTBEAT_FILE"] = f"/proc/{os.getpid()}/fd/{beats}"
         if self.watch_hangs:
-            env["AORTA_STACKS_FILE"] = str(directory.stacks(rank))
+            env["AORTA_STACKS_FILE"] = str(directory.file(rank, "stacks"))
             env["AORTA_FLIGHT_RECORDER_FILE"] = str(directory.flight_recorder(rank))
             # Our `sitecustomize` first; it hands over to the user's own.
             before = os.environ.get("PYTHONPATH")
@@ -329,8 +271,4 @@ class CycleLogs(LogsSpecs):
 def _pipe() -> tuple[int, int]:
     reads, writes = os.pipe()
     os.set_blocking(reads, False)
-    try:
-        fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, _PIPE)
-    except OSError:  # this user's pipes are used up; a small one will do
-        log.debug("a pipe keeps its usual size")
     return reads, writes

@@ -1,11 +1,8 @@
-"""What is known of a cycle: frozen records that agents exchange through the store as JSON, what a
-source of verdicts is given and answers, and the files in the log directory. Nothing here knows
-torch.
+"""What is known of a cycle: records that agents exchange through the store, what a source of
+verdicts is given and answers, and the files in the log directory. Nothing here knows torch.
 
-`<log-dir>/cycle_<n>/` holds the files of a cycle and its `cycle_info.json`. They are named by
-global rank, so agents of one job may share one directory. Nothing is removed or overwritten: behind
-the cycles of a run that is over the leader goes on counting. Where another submission is still at
-work, or has a cycle of the same number, this one takes a folder of its own.
+Files of a cycle are named by global rank, so that agents of one job may share one directory. The
+leader goes on counting behind the cycles of a run that is over.
 """
 
 import json
@@ -35,7 +32,6 @@ T = TypeVar("T")
 HANG = "hang"  # how a note about a hang begins
 _LONGEST_REASON = 500
 _CYCLE = re.compile(r"cycle_(\d+)\Z")
-_MARK = ".submission"  # in the directory of a cycle: whose it is
 _complaints: set[str] = set()
 
 
@@ -57,11 +53,7 @@ class Node:
 
 @dataclass(frozen=True)
 class CycleStart:
-    """The outcome of a round that starts workers: which cycle this is, and what the job has spent
-    so far.
-
-    `job_id` names this submission alone: it ends in an incarnation that the first round agreed on.
-    """
+    """The outcome of a round that starts workers. `job_id` names this submission alone."""
 
     job_id: str
     cycle: int
@@ -74,6 +66,7 @@ class CycleStart:
     started: float = 0.0  # seconds since the epoch
     history: tuple[Mapping[str, Any], ...] = ()  # what the failed cycles before were found to be
     master: tuple[str, int] = ("", 0)  # where the workers meet
+    folder: str = ""  # in the log directory, where another job writes into that
 
     @property
     def cycle_id(self) -> str:
@@ -91,17 +84,10 @@ class JobEnding:
     exit_code: int
     reason: str
 
-    @property
-    def document(self) -> dict[str, Any]:
-        """As cycle_info.json and the case spell it."""
-        return {"exit_code": self.exit_code, "reason": self.reason}
-
 
 @dataclass(frozen=True)
 class WorkerEnd:
-    """How one rank ended. Those `stopped_by_agent` were, because another rank had failed; `time` is
-    then when that was done.
-    """
+    """How one rank ended; `stopped_by_agent`: because another rank had failed."""
 
     rank: int
     exit_code: int | None = None
@@ -214,9 +200,7 @@ class SourceVerdict:
         )
 
     def blaming(self, lost: Sequence[str]) -> Self:
-        """The same where nodes were lost: they are the root, unless a rank is. Who merely met that
-        reports its own node.
-        """
+        """The same where nodes were lost: they are the root, unless a rank is."""
         root = (self.finding or {}).get("root") or {}
         if not lost or self.finding is None or root.get("rank") is not None:
             return self
@@ -261,7 +245,6 @@ class CaseRequest:
     ranks_per_node: int
     devices: int | None  # of this machine; None where it has no GPU
     hang_timeout: float | None
-    opened: tuple[str, ...]  # files of the working directory that the job opened
 
 
 class SourceError(Exception):
@@ -272,16 +255,13 @@ class DecisionSource(Protocol):
     """Whom the launcher asks. Both methods may block: they are called in threads of their own."""
 
     @property
-    def name(self) -> str:
-        """What cycle_info.json and the log call it."""
+    def name(self) -> str: ...
 
     def trigger(self, failed: FailedCycle) -> None:
         """Tell it what this agent knows, once a cycle."""
 
     def read(self, failed: FailedCycle) -> SourceVerdict | None:
-        """Its verdict, or None for no opinion. An answer that comes after the leader's wait is only
-        logged, so a source may go on waiting up to its own time limit.
-        """
+        """Its verdict, or None for no opinion; late answers are only logged."""
 
 
 def encode(record: Node | CycleStart | JobEnding | CycleEvidence) -> str:
@@ -322,10 +302,7 @@ def never_fatal(what: Path) -> Iterator[None]:
 
 def is_there(path: Path) -> bool:
     """Whether a file exists; one on a file system that does not answer well does not."""
-    try:
-        return path.exists()
-    except OSError:
-        return False
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises what this one does not
 
 
 class CycleDir:
@@ -334,17 +311,9 @@ class CycleDir:
     def __init__(self, log_dir: Path, cycle: int) -> None:
         self.path = log_dir / f"cycle_{cycle}"
 
-    def out(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.out"
-
-    def err(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.err"
-
-    def error_file(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.error.json"
-
-    def stacks(self, rank: int) -> Path:
-        return self.path / f"rank_{rank}.stacks"
+    def file(self, rank: int, kind: str) -> Path:
+        """Of a rank: `out`, `err`, `error.json` (torch's own) or `stacks`."""
+        return self.path / f"rank_{rank}.{kind}"
 
     def flight_recorder(self, rank: int) -> Path:
         """In a directory of their own: what reads dumps takes every file in it."""
@@ -353,14 +322,6 @@ class CycleDir:
     @property
     def info(self) -> Path:
         return self.path / "cycle_info.json"
-
-
-def next_cycle(log_dir: Path) -> int:
-    """The first number that no cycle in this directory has."""
-    with suppress(OSError):
-        found = (_CYCLE.match(entry.name) for entry in log_dir.iterdir())
-        return max((int(match[1]) + 1 for match in found if match), default=0)
-    return 0
 
 
 class LogDir:
@@ -372,24 +333,30 @@ class LogDir:
         self._lock = RunDir(base).lock
         self._signature = ""  # of this process, once it has led
 
-    def begin(self, job_id: str) -> int:
-        """For the leader of a job that begins: the number of its first cycle."""
+    def begin(self, job_id: str) -> tuple[str, int]:
+        """The folder of a job that begins ("" unless another writes here), and its first cycle."""
+        folder, first = "", 0
         with suppress(OSError):
             owner = Owner.from_label(self._lock.read_text())
             if owner is not None and not owner.is_gone():
-                self._step_aside(job_id)
-        return next_cycle(self.path)
+                folder = job_id
+                log.info(
+                    "another job writes to %s; this one takes the folder %s", self._base, folder
+                )
+        with suppress(OSError):
+            names = (_CYCLE.match(entry.name) for entry in (self._base / folder).iterdir())
+            first = max((int(name[1]) + 1 for name in names if name), default=0)
+        return folder, first
 
-    def prepare(self, start: CycleStart) -> CycleDir:
-        """The directory of the coming cycle, with `current` pointing at it. Every agent makes its
-        own: those on disks of their own need not know what is on the others.
-        """
-        directory = CycleDir(self.path, start.cycle)
+    def cycle(self, start: CycleStart) -> "CycleDir":
+        return CycleDir(self._base / start.folder, start.cycle)
+
+    def prepare(self, start: CycleStart) -> "CycleDir":
+        """The directory of the coming cycle, with `current` pointing at it; on every agent."""
+        self.path = self._base / start.folder
+        directory = self.cycle(start)
         with never_fatal(directory.path):
-            if not _mark(directory.path, start.job_id):
-                self._step_aside(start.job_id)
-                directory = CycleDir(self.path, start.cycle)
-                _mark(directory.path, start.job_id)
+            directory.path.mkdir(parents=True, exist_ok=True)
             link = self.path / f".current.{os.getpid()}"
             link.unlink(missing_ok=True)
             link.symlink_to(directory.path.name)
@@ -397,9 +364,7 @@ class LogDir:
         return directory
 
     def lead(self) -> None:
-        """This process leads the cycle that begins now; those who look from outside can see whether
-        it lives, which cycle files alone do not show.
-        """
+        """This process leads the coming cycle; readers of the directory see whether it lives."""
         run, self._signature = RunDir(self.path), Owner.of_this_process().label
         self._lock = run.lock
         with never_fatal(run.private):
@@ -412,24 +377,9 @@ class LogDir:
             if self._lock.read_text() == self._signature:
                 self._lock.unlink()
 
-    def _step_aside(self, job_id: str) -> None:
-        self.path = self._base / job_id
-        log.info("another job writes to %s; the logs of this one are in %s", self._base, self.path)
-
-
-def _mark(cycle: Path, job_id: str) -> bool:
-    """Whether the directory of a cycle is this job's: already, or from now on."""
-    cycle.mkdir(parents=True, exist_ok=True)
-    try:
-        with (cycle / _MARK).open("x") as mark:
-            mark.write(job_id)
-    except FileExistsError:  # empty while another agent is just writing it
-        return (cycle / _MARK).read_text() in {"", job_id}
-    return True
-
 
 def write_cycle_info(
-    log_dir: Path,
+    log_dir: LogDir,
     start: CycleStart,
     evidence: Sequence[CycleEvidence] = (),
     ruling: Ruling | None = None,
@@ -456,11 +406,11 @@ def write_cycle_info(
         "decided_by": ruling.verdict.source if ruling else None,
         "decided_in_ms": ruling.elapsed_ms if ruling else None,
         "finding": ruling.verdict.finding if ruling else None,
-        "ending": ended.document if ended is not None else None,
+        "ending": asdict(ended) if ended is not None else None,
         "notes": [piece.note for piece in evidence if piece.note],
         "lost_nodes": list(lost),
     }
-    directory = CycleDir(log_dir, start.cycle)
+    directory = log_dir.cycle(start)
     with never_fatal(directory.info):
         directory.path.mkdir(parents=True, exist_ok=True)
         write_whole(directory.info, json.dumps(content, indent=2) + "\n")

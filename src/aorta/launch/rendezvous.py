@@ -154,10 +154,6 @@ class DecidingRendezvous(RendezvousHandler):
         self.job_store.close_round(self._next_round(), ())
         return stands
 
-    def late_ending(self) -> JobEnding | None:
-        """Of a verdict that came after this cycle began; on the leader, where it was asked for."""
-        return self._decider.late_ending(self.start) if self.start is not None else None
-
     @property
     def seconds_between_looks(self) -> float:
         """At who is there: the leader looks after all, the others after the leader alone."""
@@ -174,8 +170,8 @@ class DecidingRendezvous(RendezvousHandler):
         self._beats.leave()
 
     def linger(self) -> None:
-        """For the store's host: stay until every agent has read how the job ended."""
-        deadline = time.monotonic() + (_LINGER if self._meeting.hosts else 0.0)
+        """Stay until every agent has read how the job ended: this one may host the store."""
+        deadline = time.monotonic() + _LINGER
         while time.monotonic() < deadline and self.job_store.left() < len(self.members):
             time.sleep(0.05)
 
@@ -203,9 +199,7 @@ class DecidingRendezvous(RendezvousHandler):
             number += 1
 
     def _wait_for_members(self, coming: _Round, *, looks_now: bool) -> tuple[Node, ...]:
-        """The round's members, once it is closed, by this agent or another. The agent that came
-        first looks often, and the one that makes the round full at once; the others wait.
-        """
+        """The members of a closed round. Who came first, or makes it full, looks often."""
         seldom = min(max(self._meeting.most / _LOOKS_PER_SECOND, _OTHERS_LOOK), _LONGEST_LOOK)
         pause = 0.0 if looks_now else seldom
         while not self.job_store.expect_members(coming.number, pause):
@@ -339,10 +333,7 @@ class Heartbeats:
         self.store.beat(self.node.id, "")
 
     def silent(self, nodes: Sequence[Node]) -> frozenset[Node]:
-        """Those that have left, or were silent for the keep-alive time. One request.
-
-        A probe that was frozen itself counts no more than two intervals for the time it missed.
-        """
+        """Nodes that left or missed too many beats. A frozen probe counts two intervals at most."""
         if not nodes:
             return frozenset()
         now = time.monotonic()

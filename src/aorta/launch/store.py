@@ -34,7 +34,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -49,7 +48,6 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
-from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.launch.records import CycleEvidence, CycleStart, JobEnding, Node, decode, encode
@@ -75,11 +73,7 @@ class StoreLostError(InfrastructureError):
 
 
 class StoreCalls:
-    """Makes the calls of one connection in a thread of its own, so that who waits hears signals and
-    can give up: a frozen host would hold a call, and every signal with it, for a quarter of an
-    hour. After `give_up_after` seconds, or when the store is gone, every call raises
-    `StoreLostError`.
-    """
+    """Calls in a thread of their own, so that the caller hears signals and gives up in time."""
 
     def __init__(self, give_up_after: float | None) -> None:
         self._give_up_after = give_up_after
@@ -116,9 +110,7 @@ class KeyWatch:
         self._answer: Future[None] = Future()
 
     def has_arrived(self, key: str, timeout: float = 0.0) -> bool:
-        """Whether the key is there, waiting up to `timeout` s. Signals are heard meanwhile. A wait
-        for another key is left behind.
-        """
+        """Whether the key is there, waiting up to `timeout` s; signals are heard meanwhile."""
         if key != self._key:
             self._key, self._answer = key, Future()
             wanted = (key, self._answer)
@@ -146,9 +138,7 @@ class KeyWatch:
 
 
 class JobStore:
-    """The agreements of one job. `another` makes further connections to `store`: a wait must not
-    hold up anything else. Every method may raise `StoreLostError`.
-    """
+    """The agreements of one job. Every method may raise `StoreLostError`."""
 
     def __init__(
         self, store: Store, another: Callable[[], Store], run_id: str, calls: StoreCalls
@@ -302,9 +292,7 @@ class JobStore:
         return float(found) if found is not None else 0.0
 
     def _agree(self, key: str, value: str) -> bytes:
-        """The first value wins, and who waits for it is woken: by a second key, for a server of
-        torch 2.4 wakes nobody for what was compared and set.
-        """
+        """The first value wins; a second key wakes who waits: torch 2.4 wakes nobody for it."""
         stands = self._first(key, value)
         self._set(f"{key}/agreed", "1")
         return stands
@@ -364,7 +352,6 @@ class Meeting:
     read_timeout: float
     address: str  # of this node, as others reach it
     endpoint: str
-    hosts: bool  # whether others may need this process to read how the job ended
     workers: int = 1  # of this node
     role: str = "default"
     rank: int | None = None  # of this node, where the user numbered them
@@ -392,29 +379,9 @@ class Meeting:
             read_timeout=seconds("read_timeout", _DEFAULT_READ),
             address=parameters.local_addr or socket.getfqdn(),
             endpoint=parameters.endpoint,
-            hosts=_hosts(parameters) if rank is None else rank == 0,
             rank=rank,
             **more,
         )
-
-
-def _hosts(parameters: RendezvousParameters) -> bool:
-    """As torch guesses it, where the user does not say."""
-    given = parameters.get_as_bool("is_host")
-    if given is not None:
-        return given
-    host, _ = parse_rendezvous_endpoint(parameters.endpoint, default_port=0)
-    return _is_of_this_machine(host)
-
-
-def _is_of_this_machine(host: str) -> bool:
-    """Whether a socket can be bound to one of its addresses."""
-    with suppress(OSError):  # a name that nobody knows
-        for family, *_, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
-            with suppress(OSError), socket.socket(family) as probe:
-                probe.bind(address)
-                return True
-    return False
 
 
 class WorkerStore:

@@ -12,8 +12,7 @@ from aorta.core.documents import dump_yaml
 from aorta.core.durations import show_duration
 from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import checked_pattern, status_words
-from aorta.core.raised import error_line_of
-from aorta.core.templates import ANYTHING, template, words_in
+from aorta.core.templates import ANYTHING, is_error, lines_of, template, words_in
 from aorta.core.trial import TrialEnd, TrialSpec
 from aorta.executors import Executor
 from aorta.reduce.proposals import Proposal, proposal_for
@@ -86,7 +85,8 @@ def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
         return f"did not end in {show_duration(end.duration)}", _hang(end)
     if end.signal is not None:
         return said, {"kind": "exit_code", "codes": [-end.signal]}
-    pattern = None if end.failed else pattern_for(error_line_of(end.stdout.tail))
+    errors = [] if end.failed else [line for line in lines_of(end.stdout.tail) if is_error(line)]
+    pattern = pattern_for(errors[-1]) if errors else None
     if pattern is not None:
         return said, {"kind": "regex", "pattern": pattern, "stream": "stdout"}
     return said, {"kind": "exit_code"}

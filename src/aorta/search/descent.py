@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import get_args
 
-from aorta.core.axis import Axis, AxisKind, Point, Purpose, SubsetAxis, Value
+from aorta.core.axis import Axis, AxisKind, Point, Purpose, SubsetAxis, Value, size_at_floor
 from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, NumericSearch, search_along
@@ -153,7 +153,7 @@ class Descent:
     def _questions(self, axis: Axis) -> int:
         if axis.name in self._last:
             return 1  # it was through: one question says whether it still is
-        size, low = float(axis.size(self._incumbent[axis.name])), float(axis.size_at_floor)
+        size, low = float(axis.size(self._incumbent[axis.name])), float(size_at_floor(axis))
         search = self._stage.search if self._stage and self._stage.axis == axis else None
         if isinstance(search, NumericSearch) and search.largest_rejected is not None:
             low = float(search.largest_rejected)
@@ -456,7 +456,7 @@ class Descent:
             seconds = seen.seconds if seen else None
         whole = self._calibration.seconds if self._calibration else None
         fast = seconds is not None and whole is not None and 2 * seconds <= whole
-        ratio = float(axis.size(axis.initial)) / max(1.0, float(axis.size_at_floor))
+        ratio = float(axis.size(axis.initial)) / max(1.0, float(size_at_floor(axis)))
         return priority, 0 if fast else 2, math.inf if seconds is None else seconds, -ratio
 
     def _facts(self, axis: Axis) -> AxisFacts:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from aorta.core.axis import Axis, Point, Value
+from aorta.core.axis import Axis, Point, Value, size_at_floor
 from aorta.core.trial import Verdict
 
 
@@ -35,7 +35,7 @@ class AxisFacts:
 
     @property
     def at_floor(self) -> bool:
-        return self.axis.size(self.final) <= self.axis.size_at_floor
+        return self.axis.size(self.final) <= size_at_floor(self.axis)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,4 @@
-"""What is asked of `aorta solve`, and what is kept of it so that a resumed run needs no more than
-its directory.
-"""
+"""What is asked of `aorta solve`, kept so that a resumed run needs its directory alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -44,18 +42,12 @@ class SolveRequest:
     resume: Resume | None = None  # nothing else is asked then but where trials run
 
     @property
-    def jobs(self) -> int:
-        return self.executor.jobs or 1
-
-    @property
     def on_several_nodes(self) -> bool:
         return self.executor.name == "slurm" and self.executor.resources.nodes > 1
 
     @property
     def is_search_wanted(self) -> bool:
-        """Whether it was said that there is something to search for, even in what looks like a
-        mistake that its user can mend.
-        """
+        """Whether a search is asked for even in what looks like a user's mistake."""
         return self.good is not None or self.stages != WANTED
 
     def checked(self) -> "SolveRequest":

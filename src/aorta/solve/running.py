@@ -1,13 +1,10 @@
-"""`solve`: the stages one after the other, each written down before the next begins; and what
-each may spend of a budget.
-"""
+"""`solve`: the stages one after the other, and what each may spend of a budget."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.core.durations import show_duration
 from aorta.core.errors import AortaError, Exit, Terminated
 from aorta.engine.events import Listener
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
@@ -34,21 +31,16 @@ _SHARE = {
     "diverge": 0.1,
     "source": 0.3,
 }
-"""Of the time that is left, among the stages that have something to do."""
-
-_FEWEST = {"isolate": 3, "triage": 6, "bisect": 3, "diverge": 6, "source": 3}
-"""Points that a stage judges before it can say anything. A reduction can after each: whatever time
-there is makes something smaller.
+"""Of the time that is left, among the stages that have something to do. A reduction can say
+something after each point: what the others leave is spent on it.
 """
 
 
-def _too_long(stage: Stage, state: State) -> str:
-    """Why its share of what is left of a budget is too little for a stage; empty where it is not,
-    and then all it may spend. A stage that does not run leaves its share to the others.
-    """
+def _give_share(stage: Stage, state: State) -> None:
+    """What a stage may spend: its share of the time left, among stages with something to do."""
     left = state.seconds_left("plan")
     if left is None or stage.name not in _SHARE:
-        return ""
+        return
     waiting = [
         name
         for name, other in _EVERY.items()
@@ -56,24 +48,12 @@ def _too_long(stage: Stage, state: State) -> str:
         if name not in state.results and not other.why_not(state)
     ]
     share = left * _SHARE[stage.name] / sum(_SHARE[name] for name in waiting)
-    rate = state.known("reproduce").get("rate") or {}
-    each = rate.get("of", 0) / max(1, rate.get("reproduced", 0))  # trials until it shows
-    points = _FEWEST.get(stage.name, 0)
-    least = points * max(1.0, each) * state.seconds_of_one / state.request.jobs
-    if share < least:
-        return f"it takes {show_duration(least)} at least, and {show_duration(left)} are left"
     state.allowed = {stage.name: share}
-    return ""
 
 
 VERB = "solve"
-_EVERY: Mapping[str, Stage] = {
-    stage.name: stage
-    for stage in (
-        *(Reproduce(), Isolate(), Reduce(), Triage()),
-        *(Bisect(), Diverge(), Source(), Bundle()),
-    )
-}
+_ORDER = (Reproduce(), Isolate(), Reduce(), Triage(), Bisect(), Diverge(), Source(), Bundle())
+_EVERY: Mapping[str, Stage] = {stage.name: stage for stage in _ORDER}
 """In the order in which they run: what a broken node did is not worth reducing."""
 
 
@@ -105,9 +85,7 @@ def solve(
     try:
         if request.resume is None:
             keep_request(run, begun)  # where it can be read, the run is under way
-        reduction = subject_of(begun).reduction
-        taken_up = {"reduce": reduction} if reduction is not None else {}
-        state = State(run, begun, listeners, say, taken_up)
+        state = State(run, begun, listeners, say, subject_of(begun).reduction)
         if request.resume is not None:
             state.go_on(request.budget)
         return _solved(state, lambda: written(run.path))
@@ -209,13 +187,9 @@ def _reduce_with_the_rest(state: State) -> None:
 
 def _ship_so_far(state: State) -> None:
     """The best so far of a stopped run, packed untried. Resuming packs it again."""
-    if not state.known("reduce") or "bundle" not in state.request.stages:
-        return
-    try:
-        with suppress(AortaError):
+    if state.known("reduce") and "bundle" in state.request.stages:
+        with suppress(AortaError, KeyboardInterrupt, Terminated):  # asked twice, it goes at once
             state.results["bundle"] = Bundle(check=False)(state)
-    except (KeyboardInterrupt, Terminated):
-        return  # asked twice, it goes at once
 
 
 def _one(stage: Stage, state: State) -> StageResult:
@@ -224,8 +198,9 @@ def _one(stage: Stage, state: State) -> StageResult:
     if why := why or stage.why_not(state):
         return StageResult(stage.name, "skipped", why)
     searches = stage.name not in {"reproduce", "bundle"}
-    if why := (state.is_spent or _too_long(stage, state)) if searches else "":
-        return StageResult(stage.name, "budget", why)
+    if searches and state.is_spent:
+        return StageResult(stage.name, "budget", state.is_spent)
+    _give_share(stage, state)
     state.say(f"{stage.name} ...")
     before = sum(result.seconds for result in state.results.values())
     try:

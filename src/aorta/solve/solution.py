@@ -1,6 +1,4 @@
-"""What all stages together amount to: the one document that `solve.json`, the summary, the page and
-the exit code read, with its sentences for people.
-"""
+"""What all stages together amount to: solve.json, the summary and the exit code."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -13,20 +11,9 @@ from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.stats import percent_range, rate_to_json
 from aorta.engine.rundir import RunDir, write_atomically, write_json
-from aorta.reduce.launcher import python_of
 from aorta.solve.state import State
 
 SCHEMA = "aorta.solve/1"
-_QUESTIONS = {
-    "reproduce": "whether it fails",
-    "reduce": "the smallest reproducer",
-    "triage": "what makes it stop",
-    "bisect": "what brought it",
-    "diverge": "where the numbers part",
-    "isolate": "whether it is a node",
-    "source": "one short script that fails the same way",
-    "bundle": "a bundle that works elsewhere",
-}
 
 
 @dataclass(frozen=True)
@@ -165,21 +152,16 @@ class Solution:
     def _not_found_out(self) -> Iterator[str]:
         """What a user could have hoped to be told, and why it is not."""
         for name, result in self.state.results.items():
-            if result.status == "done" and result.why:
+            skipped = result.status == "skipped" and name in {"isolate", "bundle"}
+            if result.why and not skipped:
                 yield f"{name}: {result.why}"
-            elif result.status in {"no_answer", "failed", "budget"} or (
-                result.status == "skipped" and name not in {"isolate", "bundle"}
-            ):
-                yield f"{_QUESTIONS[name]}: {result.why}"
 
     def _next(self, document: Mapping[str, Any]) -> Iterator[str]:
         state, known, found = self.state, self.state.known("reproduce"), document["reproducer"]
         if document["status"] == "user_error":
-            command = state.request.command
-            stages = "reduce,source,bundle" if python_of(command) else "reduce,bundle"
             yield from known["advice"] or [f"mend this: {known['summary']}"]
-            again = f"aorta solve --stages {stages} -- {shlex.join(command) or '...'}"
-            yield f"if it is right as it is: {again}"
+            words = shlex.join(state.request.command) or "..."
+            yield f"if it is right as it is: aorta solve --stages reduce,source,bundle -- {words}"
             return
         if document["status"] == "did_not_reproduce":
             yield "run it where it fails, or give it longer: aorta solve --budget 8h ..."
@@ -265,10 +247,7 @@ def _reproducer(found: dict[str, Any] | None) -> str:
 def _cure(document: dict[str, Any]) -> str:
     cure = document["cure"]
     if cure is None:
-        (row, *_) = [r for r in document["stages"] if r["name"] == "triage"] or [{"trials": 0}]
-        if not row["trials"]:
-            return "not looked for"
-        return "not known" if row["status"] == "budget" else "nothing that was tried"
+        return "not known"
     seen = f"seen on the {cure['verified_on']} workload; chance of luck {cure['p']:.1g}"
     return f"{' + '.join(cure['mitigations'])} ({seen})"
 

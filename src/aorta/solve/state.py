@@ -9,6 +9,7 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -43,10 +44,11 @@ class Stopped(Exception):  # noqa: N818 - nothing went wrong
         self.exit_code = exit_code
 
     @classmethod
-    def check(cls, ending: Ending) -> None:
+    def check(cls, reason: Reason) -> None:
         """Raises where it was somebody who ended it."""
-        if ending.reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
-            raise cls(ending.exit_code)
+        codes = {Reason.INTERRUPTED: Exit.INTERRUPTED, Reason.TERMINATED: Exit.TERMINATED}
+        if reason in codes:
+            raise cls(codes[reason])
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,8 @@ class StageResult:
 
     def row(self) -> dict[str, Any]:
         return {
-            "name": self.name,
-            "status": self.status,
+            **{key: getattr(self, key) for key in ("name", "status", "run_dir", "trials")},
             "why": self.why or None,
-            "run_dir": self.run_dir,
-            "trials": self.trials,
             "seconds": round(self.seconds, 3),
         }
 
@@ -108,7 +107,7 @@ class SharedTrials:
         self._file = folder / "trials.jsonl"
         self.most = most  # trials that may really be run
         self._ends: dict[Path, Mapping[str, Any]] = {}  # how each ended, by its directory
-        self.counts: dict[str, int] = {}
+        self.counts = Counter[str]()  # by stage
         self.before = 0.0  # seconds that earlier processes took
         self._began = time.monotonic()
         for line in map(json.loads, whole_lines(self._file)):  # a torn last line is no trial
@@ -143,9 +142,8 @@ class SharedTrials:
             file.write(data)
 
     def _count(self, line: Mapping[str, Any]) -> None:
-        stage, end = line["stage"], line["end"]
-        self.counts[stage] = self.counts.get(stage, 0) + 1
-        self._ends[Path(end["stdout"]["path"]).parent] = end
+        self.counts[line["stage"]] += 1
+        self._ends[Path(line["end"]["stdout"]["path"]).parent] = line["end"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,14 +207,12 @@ class State:
         request: SolveRequest,
         listeners: Callable[[str], Sequence[Listener]],
         say: Callable[[str], None],
-        taken_up: Mapping[str, Path],
+        reduction: Path | None = None,
     ) -> None:
-        """`listeners` of a stage; `say` which one begins; `taken_up`: runs of other verbs that
-        stages go on with.
-        """
+        """`listeners` of a stage; `say` which one begins; `reduction`: a run to go on with."""
         self.run, self.path = run, run.path
         self.request, self.say = request, say
-        self._listeners, self._taken_up = listeners, taken_up
+        self._listeners, self._reduction = listeners, reduction
         self._file = run.private / "stages.jsonl"
         lines = map(json.loads, whole_lines(self._file))
         self.results = {line["name"]: StageResult(**line) for line in lines}
@@ -227,9 +223,7 @@ class State:
         self.best_so_far: Callable[[], None] = lambda: None  # writes the summary anew
 
     def known(self, stage: str) -> Mapping[str, Any]:
-        """What a stage found; empty where it found nothing, or has not run. What a reduction that
-        is under way, or was stopped, has found so far is in its directory.
-        """
+        """What a stage found; of a reduction that is not over, what its directory says."""
         result = self.results.get(stage)
         if result is None and stage == "reduce":
             folders = [self.path / f"{self.folder(stage).name}-plain", self.folder(stage)]
@@ -244,9 +238,8 @@ class State:
         return source if source.get("status") == "reduced" or not reduced else reduced
 
     def go_on(self, seconds: float | None) -> None:
-        """A run that is taken up again: what a budget had ended is not over any more, and the
-        bundle is made anew. `seconds` may be spent from now on; None: what is left of the budget,
-        and where nothing is, as much again.
+        """Taken up again: what a budget ended is not over, the bundle is made anew. `seconds` may
+        be spent from now on; None: what is left of the budget, or as much again.
         """
         over = [n for n, r in self.results.items() if r.status == "budget"]
         if over:
@@ -262,7 +255,9 @@ class State:
         return stage in self.results and self.results[stage].status == "done"
 
     def folder(self, stage: str) -> Path:
-        return self._taken_up.get(stage) or self.path / f"{STAGES.index(stage) + 1}-{stage}"
+        if stage == "reduce" and self._reduction is not None:
+            return self._reduction
+        return self.path / f"{STAGES.index(stage) + 1}-{stage}"
 
     def resume(self, folder: Path) -> Resume | None:
         """How to go on with what lies there; None where nothing does."""
@@ -273,9 +268,7 @@ class State:
         return SharedExecutor(**vars(chosen), inner=self._executor, store=self.shared, stage=stage)
 
     def how(self, stage: str, folder: Path) -> dict[str, Any]:
-        """What every verb is asked alike: where and how long its trials run, and whether it goes on
-        with what lies in its directory.
-        """
+        """What every verb takes alike: where and how long trials run, and what is resumed."""
         return {
             "timeout": self.request.timeout,
             "max_wall_clock": self.seconds_left(stage),
@@ -301,9 +294,7 @@ class State:
 
     @property
     def _seconds_to_ship(self) -> float:
-        """What is kept back of a budget for the bundle, once there is something to pack: never more
-        than a third of what was given to this process.
-        """
+        """Kept back of a budget for the bundle: at most a third of this process's part."""
         budget = self.request.budget
         if budget is None or not self.is_done("reproduce") or "bundle" not in self.request.stages:
             return 0.0

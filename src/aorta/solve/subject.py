@@ -1,9 +1,7 @@
-"""What stages run: the original, wherever its command was written, the reduced reproducer where
-there is one that fails by itself, and trials of either.
-"""
+"""What stages run: the original or its reduced reproducer, and trials of either."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 from aorta.core.errors import UsageError
 from aorta.core.oracle import Oracle, naming, oracle_from_json
 from aorta.core.trial import LOCAL, Environment
-from aorta.engine.events import Listener
 from aorta.engine.judge import NOTHING, HitCount, misses_that_tell
 from aorta.engine.rundir import RunDir
 from aorta.executors.evidence import json_object
@@ -87,7 +84,7 @@ def _subject(request: SolveRequest) -> Subject:
     return _of_directory(request.source, request)
 
 
-def _of_spec(path: Path, request: SolveRequest, **more: Any) -> Subject:
+def _of_spec(path: Path, request: SolveRequest) -> Subject:
     spec = load_spec(path)
     workload = spec.content.workload
     if workload.command is None:
@@ -106,7 +103,6 @@ def _of_spec(path: Path, request: SolveRequest, **more: Any) -> Subject:
         request.oracle or spec.document.get("oracle"),
         spec.content.environment or LOCAL.name,
         path,
-        **more,
     )
 
 
@@ -129,11 +125,11 @@ def _of_directory(source: Path, request: SolveRequest) -> Subject:
         source = source / "case"
     if (source / "finding.json").is_file() and (source / "aorta.yaml").is_file():
         return _of_spec(source / "aorta.yaml", request)
-    verb = str(RunDir(source).about().get("verb", ""))
-    if verb == "reduce" or (source / "shrunken" / "aorta.yaml").is_file():
-        spec = Path(str(RunDir(source).about().get("spec", "")))
-        given = spec if spec.is_file() else source / "shrunken" / "aorta.yaml"
-        return _of_spec(given, request, reduction=source if given == spec else None)
+    about = RunDir(source).about()
+    if about.get("verb") == "reduce" and Path(str(about.get("spec"))).is_file():
+        return replace(_of_spec(Path(about["spec"]), request), reduction=source)
+    if (source / "shrunken" / "aorta.yaml").is_file():
+        return _of_spec(source / "shrunken" / "aorta.yaml", request)
     config: Mapping[str, Any] = {}
     place: Any = LOCAL.name
     if (recipe := source / "recipe.resolved.yaml").is_file():
@@ -171,11 +167,8 @@ def run_command(
     seen: HitCount = NOTHING,
     retries: int = 2,
     mitigations: tuple[str, ...] = (),
-    listeners: Sequence[Listener] = (),
 ) -> RunReport:
-    """Up to so many trials, fewer at a failure; None: until the failure rate is known, of which so
-    much was `seen` before.
-    """
+    """Up to so many trials, fewer at a failure; None: until the failure rate is known."""
     asked = state.request
     report = run(
         RunRequest(
@@ -193,9 +186,9 @@ def run_command(
             run_dir=folder,
             **state.how(counted_as, folder),
         ),
-        lambda: [*state.listeners(stage)(), *listeners],
+        state.listeners(stage),
     )
-    Stopped.check(report.ending)
+    Stopped.check(report.ending.reason)
     return report
 
 

@@ -1,10 +1,8 @@
-"""Runs in every worker before its script when hangs are watched for: lets the agent ask for stacks
-and Flight Recorder.
+"""Runs in every worker before its script when hangs are watched for.
 
-Python imports `sitecustomize` at start. This one takes itself off the path, loads the user's own if
-there is one, and then leaves two things behind: a real-time signal on which faulthandler writes the
-stacks of all threads, which works even while the main thread is stuck in a collective or holds the
-interpreter lock; and a thread that waits for another signal to dump the Flight Recorder.
+It takes itself off the path, loads the user's own `sitecustomize`, and leaves two things behind: a
+real-time signal on which faulthandler writes the stacks of all threads, also while the main thread
+is stuck in a collective; and a thread that waits for another signal to dump the Flight Recorder.
 """
 
 import faulthandler

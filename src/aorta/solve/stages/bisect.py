@@ -1,6 +1,4 @@
-"""Which change brought it? Between a good end that is given, or found among older revisions, and
-what fails now.
-"""
+"""Which change brought it? Between a good end, given or found, and what fails now."""
 
 import re
 import shlex
@@ -86,9 +84,7 @@ class Bisect(Stage):
         return self._result(state, findings, between)
 
     def _good_revision(self, state: State, repository: Repository) -> str | None:
-        """Of older and older revisions the first that never shows the failure of the reduced
-        reproducer.
-        """
+        """The first of older and older revisions that never shows the failure."""
         enough, reduced = smallest(state).enough_clean(_WRONGLY_GOOD), reduced_in_place(state)
         for revision in _candidates(repository):
             if state.is_spent:
@@ -164,9 +160,7 @@ class Bisect(Stage):
         return StageResult(self.name, status, why, place, answer=answer)
 
     def _checked(self, state: State, findings: Findings, between: Between) -> tuple[bool, str]:
-        """The original, and not its reduction, between the two ends that are one change apart:
-        whether it says the same, and what to say of that.
-        """
+        """Whether the original says the same on both sides of the change, and what to say of it."""
         if state.is_spent:
             return True, f"not checked on the original: {state.is_spent}"
         nearest = _nearest(findings, between)
@@ -196,9 +190,7 @@ def _ended(findings: Findings) -> tuple[Status, str]:
 
 
 def good_end(request: SolveRequest) -> Between | None:
-    """What `--good` names, against what it fails in now; None where nothing was given. Raises
-    UsageError where it is nowhere.
-    """
+    """What `--good` names; None where nothing was given. Raises UsageError where it is nowhere."""
     good, environment = request.good, environment_of(request)
     if good is None:
         return None
@@ -236,9 +228,7 @@ def repository_of(directory: Path) -> Repository | None:
 
 
 def _images(passing: str, failing: Environment) -> ContainersSpec:
-    """Two of one family with a date in their tags have those of the days between them, of which
-    some may be missing; any other must exist.
-    """
+    """Images whose tags differ by a date span the days between; any other must exist."""
     assert failing.image is not None
     about: dict[str, Any] = {
         "runtime": failing.kind.value,

@@ -1,6 +1,4 @@
-"""What leaves: scrubbed, packed, unpacked into an empty directory under another home, and run
-there.
-"""
+"""What leaves: scrubbed, packed, unpacked under another home, and run there."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,20 +34,12 @@ class Bundle(Stage):
         status: Status = "done"
         why = ""
         if checked is None:
-            why = f"packed, and not run elsewhere{_why_not_run(state) if self.check else ''}"
+            why = "packed, and not run elsewhere: it has no run_repro.sh that fails by itself"
         elif not checked.reproduces:
             ended = "does not fail the same way" if checked.of else "could not be run"
             status, why = "no_answer", f"packed, but it {ended} elsewhere: {checked.why}"
         trials = 0 if checked is None else checked.of
         return StageResult(self.name, status, why, trials=trials, answer=answer)
-
-
-def _why_not_run(state: State) -> str:
-    if _source(state) == state.folder("reproduce"):
-        return ": there is no reproducer in it, only the logs of the failing runs"
-    shipped = state.reduction.get("shipped_copy") or {}
-    tried = shipped.get("self_contained") is not None
-    return ": its run_repro.sh does not fail by itself here" if tried else ""
 
 
 def _source(state: State) -> Path:

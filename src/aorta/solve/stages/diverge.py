@@ -2,19 +2,11 @@
 
 from typing import Any
 
-from aorta.core.errors import Exit
 from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge
 from aorta.engine.events import Reason
 from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of, reduced_in_place, smallest
-
-NUMERIC = frozenset({"nan"})
-_WHY_NONE = {
-    "same": "no operation differs beyond its own noise",
-    "not_aligned": "nothing could be recorded, or the sides do different things",
-    "nondeterministic": "the failing side does not repeat its own numbers",
-}
 
 
 class Diverge(Stage):
@@ -22,7 +14,7 @@ class Diverge(Stage):
     only_if = "the failure is one of numbers, and something was found that makes it stop"
 
     def why_not(self, state: State) -> str:
-        if state.known("reproduce").get("class") not in NUMERIC:
+        if state.known("reproduce").get("class") != "nan":
             return "the failure is not one of numbers"
         if environment_of(state.request).isolated:
             return "operations are compared on this machine, and it fails in a container"
@@ -45,21 +37,17 @@ class Diverge(Stage):
             **state.how(self.name, folder),
         )
         report = diverge(request, state.listeners(self.name))
-        if report.ended in {Reason.INTERRUPTED, Reason.TERMINATED}:
-            interrupted = report.ended is Reason.INTERRUPTED
-            raise Stopped(Exit.INTERRUPTED if interrupted else Exit.TERMINATED)
+        Stopped.check(report.ended)
         if report.ended is Reason.BUDGET:
             why = "stopped before the answer"
             return StageResult(self.name, "budget", why, str(report.run_dir))
         status: Status = "no_answer" if report.first is None else "done"
-        why = _WHY_NONE.get(report.status, report.status) if report.first is None else ""
+        why = f"the numbers are {report.status}" if report.first is None else ""
         return StageResult(self.name, status, why, str(report.run_dir), answer=report.to_json())
 
 
 def _good_side(state: State) -> dict[str, Any]:
-    """What an earlier stage found not to fail, as options of diverge: the cure where there is one,
-    else the last good revision; nothing where there is neither.
-    """
+    """Options of diverge for the clean side: the cure, else the last good revision."""
     cure = state.known("triage").get("cure")
     if cure:
         return {"good_mitigations": tuple(cure["mitigations"])}

@@ -44,7 +44,7 @@ class Isolate(Stage):
                 ),
                 state.listeners(self.name),
             )
-        Stopped.check(report.ending)
+        Stopped.check(report.ending.reason)
         answer = report.to_json() | {"sentence": report.sentence, "broken": report.broken}
         status: Status = "done"
         if report.status in {"partial", "not_known"}:

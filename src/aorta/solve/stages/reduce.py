@@ -1,11 +1,7 @@
-"""The smallest workload that still fails, on axes that were given, or found without being told:
-what the command line, its scripts and one run of it give away. And one short script out of the
-program itself, after everything around it is small.
-"""
+"""The smallest workload that still fails; and one short script out of the program itself."""
 
 import json
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,18 +19,14 @@ from aorta.solve.stages.reproduce import opened_names
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
 from aorta.solve.subject import Subject, reduced_spec, subject_of
 
-_GIT_SECONDS = 30
 SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 
 
 def draft(
     state: State, subject: Subject, oracle: Mapping[str, Any], *, plain: bool = False
 ) -> Path:
-    """The reduction spec of this failure: the one that was given, or one with every axis that could
-    be found.
-
-    `plain`: only with what the command line itself says, for a command that is another one with
-    anything else.
+    """The reduction spec: the one that was given, or one with every axis that could be found;
+    `plain`: with what the command line itself says.
     """
     if subject.spec is not None:
         return subject.spec
@@ -109,41 +101,16 @@ def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
         **more,
     )
     report = reduce(request, state.listeners(stage), written=state.best_so_far)
-    Stopped.check(report.ending)
+    Stopped.check(report.ending.reason)
     answer = report.to_json()
     status = status_of(report.ending, answer["status"] == "reduced", answer["why"])
     return StageResult(stage, *status, str(report.run_dir), answer=answer)
 
 
 class Source(Stage):
-    """A change that the bisection named is the known fix: the script must end well without it."""
-
     name = "source"
 
     def __call__(self, state: State) -> StageResult:
         subject, oracle = subject_of(state.request), state.known("reproduce")["oracle"]
         spec = reduced_spec(state) or draft(state, subject, oracle)
-        folder, fix = state.folder(self.name), _fix(state)
-        return _ran(state, self.name, folder, spec=spec, source=True, fixed_by=fix)
-
-
-def _fix(state: State) -> Path | None:
-    """What undoes the change that the bisection named, as a patch of the program's directory; None
-    where there is none.
-    """
-    if not state.is_done("bisect"):
-        return None
-    place = state.path / "fix.patch"
-    for culprit in state.known("bisect").get("culprits") or []:
-        revisions = [str(culprit.get(side) or "") for side in ("bad", "good")]
-        done = subprocess.run(
-            ("git", "diff", "--relative", *revisions, "--", "*.py"),
-            cwd=subject_of(state.request).cwd,
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            check=False,
-        )
-        if done.returncode == 0 and done.stdout:
-            write_atomically(place, done.stdout)
-            return place
-    return None
+        return _ran(state, self.name, state.folder(self.name), spec=spec, source=True)

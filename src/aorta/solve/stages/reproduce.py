@@ -1,11 +1,10 @@
-"""Does it fail, how, and how often? The first failure that is seen says what counts as the failure
-from then on.
-"""
+"""Does it fail, how, and how often? The first failure says what counts as the failure."""
 
 import json
+import re
+import shutil
 import statistics
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.failure import failure_of
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Outcome, TrialEnd
-from aorta.engine.events import Event, Reason, RunStarted
+from aorta.engine.events import Reason
 from aorta.engine.judge import NOTHING, HitCount
 from aorta.engine.rundir import write_atomically
 from aorta.executors.process_tree import watch_opened
@@ -33,34 +32,19 @@ from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
 from aorta.solve.state import Stage, StageResult, State, Status
-from aorta.solve.subject import Subject, run_command, subject_of
-from aorta.solve.symptoms import (
-    STACKS_ON_ABORT,
-    end_after,
-    stands_at,
-    symptom_of,
-)
+from aorta.solve.subject import Subject, environment_of, run_command, subject_of
 
 LOOK = "reproduce-look"  # trials before it is known what counts as the failure
 MOST_LOOKS = 20
 _PATIENCE = 0.75  # of the budget, for a first run
-_TAIL = 32_768
+_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
+_NOT_A_NUMBER = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
 _SURE_OF_A_MISTAKE = 0.7
 _A_GUESS = 0.5  # below this the words of a failure say less than the type of its exception
-_MISTAKES = frozenset(
-    {
-        FailureClass.IMPORT_ERROR,
-        FailureClass.SYNTAX_ERROR,
-        FailureClass.BAD_ARGUMENTS,
-        FailureClass.BAD_CONFIG,
-    }
-)
-"""Whoever started it mends these in a minute: nothing is worth a search."""
-
-_PERHAPS_MISTAKES = frozenset(
-    {FailureClass.MISSING_FILE, FailureClass.PERMISSION_DENIED, FailureClass.DISK_FULL}
-)
-"""So are these, unless they come and go: further runs tell."""
+# Whoever started it mends these in a minute: nothing is worth a search.
+MISTAKES = frozenset({"import_error", "syntax_error", "bad_arguments", "bad_config"})
+# So are these, unless they come and go: further runs tell.
+_PERHAPS_MISTAKES = frozenset({"missing_file", "permission_denied", "disk_full"})
 
 
 class Reproduce(Stage):
@@ -68,17 +52,14 @@ class Reproduce(Stage):
 
     def __call__(self, state: State) -> StageResult:
         subject = subject_of(state.request)
-        try:
-            seen = _first_failure(state, subject)
-        except _StillRunning as wrong:
-            return StageResult(self.name, "budget", str(wrong))
-        if seen is None:
-            return _did_not_fail(state)
+        seen = _first_failure(state, subject)
+        if isinstance(seen, StageResult):
+            return seen
         failure = {**_failure(seen.end, subject), "oracle": dict(seen.oracle)}
         wanted = state.request.is_search_wanted or subject.spec is not None
         if wanted or seen.hits.trials > 1:
             failure["mistake"] = False  # somebody knows better, or it came and went
-        if failure["mistake"] and failure["class"] in _MISTAKES:
+        if failure["mistake"] and failure["class"] in MISTAKES:
             return _mistake(failure, seen.hits)
         # Trials until the failure rate is known; what earlier looks saw counts.
         report = run_command(
@@ -93,12 +74,6 @@ class Reproduce(Stage):
         if failure["mistake"] and report.tally.reproduced == report.tally.evidence > 0:
             return _mistake(failure, seen.hits + HitCount.of(report.tally))
         failure["mistake"] = False
-        unsure = failure["confidence"] < _SURE_OF_A_MISTAKE
-        if report.tally.clean and unsure and failure["class"] in _MISTAKES:
-            # A mistake fails every time: what comes and goes is none.
-            kind, said = FailureClass(failure["class"]), str(failure["summary"])
-            kind, said = _by_its_exception(kind, said, seen.end)
-            failure |= {"class": kind.value, "summary": said, "advice": []}
         return _result(state, report, failure, seen)
 
 
@@ -118,31 +93,48 @@ def _mistake(failure: dict[str, Any], seen: HitCount) -> StageResult:
     return StageResult("reproduce", "done", "a mistake that a search cannot mend", answer=answer)
 
 
-def _first_failure(state: State, subject: Subject) -> _Seen | None:
-    """None where it never failed."""
+def _first_failure(state: State, subject: Subject) -> _Seen | StageResult:
+    """What it looks like; or the result of this stage, where it never failed."""
     limit = min(MOST_LOOKS, state.request.max_trials or MOST_LOOKS)
     before = NOTHING
     for name, most in (("first", 1), ("more", limit - 1)):
         if most < 1:
-            return None
-        report = _look(state, subject, name, most)
-        ends = _failing_ends(state, report, symptoms=subject.oracle is None)
+            break
+        patience = _patience(state)
+        report = _look(state, subject, name, most, patience)
+        ends = _failing_ends(state, report, by_numbers=subject.oracle is None)
         before += HitCount(len(ends), max(len(ends), report.tally.evidence))
+        if ends and patience is not None and ends[0].duration >= patience:
+            shutil.rmtree(state.run.private / LOOK)  # with a longer budget it is looked at again
+            return StageResult("reproduce", "budget", _still_runs(ends[0]))
         if ends:
             return _Seen(_drafted(subject, ends[0]), ends[0], before)
-    return None
+    why = f"{_seldom(before)}, or not here"
+    rate = rate_to_json(0, before.trials)
+    return StageResult("reproduce", "no_answer", why, answer={"rate": rate})
 
 
 def _drafted(subject: Subject, end: TrialEnd) -> Mapping[str, Any]:
     """What counts as the failure: what was said beforehand, else what this one shows."""
     if subject.oracle is not None:
         return subject.oracle
-    shown = None if end.failed or end.timed_out else symptom_of(end)
-    return oracle_from(end)[1] if shown is None else shown.oracle
+    stream, _ = not_a_number_in(end)
+    if stream and not (end.failed or end.timed_out):
+        return {"kind": "regex", "pattern": _NOT_A_NUMBER, "stream": stream}
+    return oracle_from(end)[1]
 
 
-def _failing_ends(state: State, report: RunReport, *, symptoms: bool) -> list[TrialEnd]:
-    """Of the trials that failed, timed out, or exited well with a symptom."""
+def not_a_number_in(end: TrialEnd) -> tuple[str, str]:
+    """The stream and the line in which a number is none; empty where all are some."""
+    for name, stream in (("stdout", end.stdout), ("stderr", end.stderr)):
+        for line in stream.tail.splitlines():
+            if re.search(_NOT_A_NUMBER, line):
+                return name, line.strip()
+    return "", ""
+
+
+def _failing_ends(state: State, report: RunReport, *, by_numbers: bool) -> list[TrialEnd]:
+    """Of the trials that failed or timed out; `by_numbers`: or wrote a number that is none."""
     ends = [(r.outcome, state.shared.end_in(report.run_dir / r.path)) for r in report.records]
     return [
         end
@@ -151,63 +143,67 @@ def _failing_ends(state: State, report: RunReport, *, symptoms: bool) -> list[Tr
         and (
             outcome is Outcome.REPRODUCED
             or end.timed_out
-            or (symptoms and symptom_of(end) is not None)
+            or (by_numbers and any(not_a_number_in(end)))
         )
     ]
 
 
 def opened_names(state: State) -> Path:
-    """Lists which files of its working directory the command was seen to open; none where it ran on
-    another machine.
-    """
+    """Lists the files of its working directory that the command was seen to open."""
     return state.run.private / "opened.json"
 
 
-def _look(state: State, subject: Subject, name: str, most: int) -> RunReport:
-    """Trials of the original command until the first that fails, kept out of sight."""
-    opened: set[str] = set()
-    left = state.seconds_left(LOOK)
-    limit = _PATIENCE * left if left is not None and state.request.timeout is None else None
-    with ExitStack() as watching:
-        ended = watching.enter_context(end_after(limit))
+def _patience(state: State) -> float | None:
+    """Seconds that a run may take where a budget is all that limits it; the same when resumed."""
+    place = state.run.private / LOOK / "patience.json"
+    if not place.is_file():
+        left, isolated = state.seconds_left(LOOK), environment_of(state.request).isolated
+        is_free = left is None or isolated or state.request.timeout is not None
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, json.dumps(None if is_free else _PATIENCE * (left or 0.0)))
+    seconds: float | None = json.loads(place.read_text())
+    return seconds
 
-        def watch(event: Event) -> None:
-            """From here on: what was opened before, we opened ourselves."""
-            nonlocal opened
-            if isinstance(event, RunStarted):
-                opened = watching.enter_context(watch_opened(subject.cwd))
 
+def _look(
+    state: State, subject: Subject, name: str, most: int, patience: float | None
+) -> RunReport:
+    """Trials of the original command until the first that fails, kept out of sight. What runs out
+    of patience is aborted, on which every Python in it writes its stacks.
+    """
+    if patience is not None:
+        words = (
+            subject.words if isinstance(subject.command, tuple) else ("bash", "-c", subject.text)
+        )
+        aborting = ("timeout", "-s", "ABRT", "-k", "5", f"{patience:.1f}", *words)
+        stacks = {**subject.env, "PYTHONFAULTHANDLER": "1"}
+        subject = replace(subject, command=aborting, env=stacks)
+    with watch_opened(subject.cwd) as opened:
         report = run_command(
             state,
-            replace(
-                subject, env={**subject.env, **STACKS_ON_ABORT}, oracle=_to_the_end(subject.oracle)
-            ),
+            replace(subject, oracle=_to_the_end(subject.oracle)),
             stage="reproduce",
             counted_as=LOOK,
             folder=state.run.private / LOOK / name,
             trials=most,
             retries=0,
-            listeners=[watch],
         )
     if not (place := opened_names(state)).is_file():
         names = sorted(name for name in opened if state.path.name not in Path(name).parts)
         write_atomically(place, json.dumps(names))
-    if ended.is_set() and limit is not None:
-        raise _StillRunning(report, limit)
     _check_possible(state, report)
     return report
 
 
-class _StillRunning(Exception):  # noqa: N818 - nothing went wrong
-    """The command did not come to its end before the budget did."""
-
-    def __init__(self, report: RunReport, seconds: float) -> None:
-        logs = sorted((report.run_dir / "trials").rglob("stderr.log"))
-        where = stands_at(logs[-1].read_text("utf-8", "replace")[-_TAIL:] if logs else "")
-        super().__init__(
-            f"it still runs after {show_duration(seconds)}{f', at {where}' if where else ''}: give "
-            "it longer with --budget, or, if it hangs, say how long a run may take with --timeout"
-        )
+def _still_runs(end: TrialEnd) -> str:
+    """With the innermost frames of the first stack, where a Python wrote its own."""
+    frames = list(_FRAME.finditer(end.stderr.tail))
+    own = [found for found in frames if "/lib/python" not in found["file"]] or frames
+    where = ", ".join(f"{Path(f['file']).name}:{f['line']} {f['name']}" for f in own[:3])
+    return (
+        f"it still runs after {show_duration(end.duration)}{f', at {where}' if where else ''}: "
+        "give it longer with --budget, or, if it hangs, say how long a run may take with --timeout"
+    )
 
 
 def _to_the_end(oracle: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -226,7 +222,7 @@ def _check_possible(state: State, report: RunReport) -> None:
 def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     """The class of the failure and what it said, from its logs and how it ended."""
     found = _attributed(end, subject)
-    finding, shown = found.finding, symptom_of(end)
+    finding, (_, line) = found.finding, not_a_number_in(end)
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
     advice = [a.text for a in (*finding.advice, *found.decision.advice)]
     if finding.state is not CycleState.FAILED:  # the oracle says that it failed, its exit does not
@@ -234,10 +230,9 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     if end.out_of_memory:
         kind, confidence = FailureClass.HOST_OOM, 0.99
         summary = "killed by the kernel for want of memory"
-    elif shown is not None and not (end.failed or end.timed_out):
-        kind, confidence, summary = shown.kind, shown.confidence, shown.summary
-    elif shown is not None and kind is FailureClass.UNKNOWN and shown.kind is FailureClass.NAN:
-        kind, confidence, summary = shown.kind, max(0.6, confidence), shown.summary
+    elif line and (kind is FailureClass.UNKNOWN or not (end.failed or end.timed_out)):
+        kind, confidence = FailureClass.NAN, 0.6 if end.failed else 0.9
+        summary = f"a number that is none: {line[:160]}"
     elif confidence < _A_GUESS:
         kind, summary = _by_its_exception(kind, summary, end)
         advice = []
@@ -248,25 +243,21 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
         "confidence": round(confidence, 3),
         "summary": summary,
         "advice": list(dict.fromkeys(advice)),
-        "mistake": kind in _MISTAKES | _PERHAPS_MISTAKES
+        "mistake": kind in MISTAKES | _PERHAPS_MISTAKES
         and confidence >= _SURE_OF_A_MISTAKE
         and found.decision.action is Action.STOP,
     }
 
 
 def _by_its_exception(kind: FailureClass, summary: str, end: TrialEnd) -> tuple[FailureClass, str]:
-    """By the exception's type and words, where a summary is no more than a guess, or a wrapper's;
-    without one, by the words of the failure, without what varies in them.
-    """
+    """By its exception, where the summary is only a guess; without one, by its words."""
     failure = failure_of(end)
     inner = [cause.first for cause in failure.causes if not cause.wraps]
     if not inner:
         return kind, f"{kind.value}: {failure.headline}" if failure.headline else summary
-    raised, guessed = inner[0], f"{kind.value}: "
+    raised = inner[0]
     is_assertion = raised.type.endswith("AssertionError")
     kind = FailureClass.ASSERTION if is_assertion else FailureClass.USER_EXCEPTION
-    if raised.type in summary:
-        return kind, summary.replace(guessed, f"{kind.value}: ", 1)
     lines = f"{end.stdout.tail}\n{end.stderr.tail}".splitlines()
     said = [line[line.index(raised.type) :] for line in lines if f"{raised.type}:" in line]
     return kind, f"{kind.value}: {said[-1].strip() if said else raised.text}"
@@ -311,12 +302,6 @@ def _result(state: State, report: RunReport, failure: dict[str, Any], seen: _See
         if spent:
             status, why = "budget", report.ending.detail
     return StageResult("reproduce", status, why, str(report.run_dir), answer=answer)
-
-
-def _did_not_fail(state: State) -> StageResult:
-    tried = state.shared.counts.get(LOOK, 0)
-    why = f"{_seldom(HitCount(0, tried))}, or not here"
-    return StageResult("reproduce", "no_answer", why, answer={"rate": rate_to_json(0, tried)})
 
 
 def _seldom(seen: HitCount) -> str:

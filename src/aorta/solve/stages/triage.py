@@ -10,6 +10,7 @@ from aorta.probe.gpus import platform_here
 from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
 from aorta.registry.mitigations import plausible_mitigations
+from aorta.solve.stages.reproduce import MISTAKES
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
 from aorta.solve.subject import Subject, environment_of, original, run_command, smallest
 from aorta.triage.optimize import StackReport
@@ -20,7 +21,6 @@ from aorta.triage.running import triage
 VERIFY = "triage-original"
 _MOST_TRIALS = 60
 _SURE = 0.5  # of the class of a failure
-_MISTAKES = frozenset({"bad_config", "bad_arguments", "import_error", "syntax_error"})
 
 
 class Triage(Stage):
@@ -47,7 +47,7 @@ class Triage(Stage):
             state.listeners(self.name),
         )
         assert isinstance(finished, StackReport)
-        Stopped.check(finished.ending)
+        Stopped.check(finished.ending.reason)
         answer: dict[str, Any] = {"optimize": finished.content()}
         is_over = finished.ending.reason is Reason.DONE
         detail = (finished.no_answer or finished.status) if is_over else finished.ending.detail
@@ -97,15 +97,14 @@ class Triage(Stage):
 
 
 def candidates(state: State) -> list[str]:
-    """Mitigations that the registry calls a plausible cure for this failure here; those of the
-    user's files always are. Where the class is hardly sure, and where a failure that comes and goes
-    passes for a mistake of its user, those of a failure of which nothing is known too.
+    """Plausible cures by the registry, and all of the user's files; where the class is hardly sure,
+    or a flaky failure passes for a user's mistake, also those of an unknown failure.
     """
     known = state.known("reproduce")
     failure, rate = str(known.get("class", UNKNOWN_FAILURE)), known.get("rate") or {}
     classes = [failure]
     flaky = rate.get("reproduced", 0) < rate.get("of", 0)
-    if (known.get("confidence") or 0.0) < _SURE or (flaky and failure in _MISTAKES):
+    if (known.get("confidence") or 0.0) < _SURE or (flaky and failure in MISTAKES):
         classes.append(UNKNOWN_FAILURE)
     files = state.request.mitigations_files
     found = [e.name for one in classes for e in plausible_mitigations(one, platform_here(), files)]
