@@ -118,14 +118,3 @@ def test_a_registry_that_goes_away_stops_the_run_and_says_so(
     assert b"Traceback" not in err
     assert docker_engine.containers() == []
     assert (tmp_path / "out" / "result.json").exists()
-
-
-def test_a_misspelt_family_is_told_which_there_are(
-    tmp_path: Path, docker_engine: DockerEngine, oci_registry: Registry, world: World
-) -> None:
-    template = world.publish(oci_registry, "nightly/spelt", DAYS[:2], first_bad=DAYS[1])
-    words = ("--container=jaxx", f"--container-url-template={template}", "--json")
-    done = aorta("bisect", *words, "--", "true", cwd=tmp_path, env=docker_engine.environ)
-    assert done.exit_code == 3
-    assert "no container like jaxx-{date}" in done.stderr
-    assert "there are jax" in done.stderr

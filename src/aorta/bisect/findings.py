@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
-from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
@@ -21,9 +20,7 @@ from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
-_ANSWERS = {"found", "pair", "range"}
 _NOISY = 0.25
-_CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 
 _ENDS = {
     EndsVerdict.BAD_DOES_NOT_FAIL: (
@@ -55,8 +52,6 @@ class Findings:
     seen: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # failures by side
     builds: int = 0
     tests: int = 0
-    # Those that only made the answer surer.
-    checks: Mapping[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
     resumed_trials: int = 0
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
@@ -130,42 +125,6 @@ def _ever_failed(outcome: Investigation) -> bool:
     )
 
 
-def without_contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Findings:
-    """The findings; those that contradict themselves or the trials become no answer."""
-    wrong = list(_contradictions(findings, records))
-    if not wrong:
-        return findings
-    return replace(
-        findings,
-        status="inconsistent",
-        culprits=(),
-        range=(),
-        partner=None,
-        confidence=None,
-        warnings=(*findings.warnings, *wrong),
-        exit_code=findings.exit_code or int(Exit.NO_ANSWER),
-    )
-
-
-def _contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
-    status, answered = findings.status, findings.status in _ANSWERS
-    failed = sum(record.outcome is Outcome.REPRODUCED for record in records)
-    if status == "did_not_reproduce" and failed:
-        yield f"the failure appeared in {failed} trials, and still no end of the search shows it"
-    if status in _NO_ANSWER and (findings.culprits or findings.confidence is not None):
-        yield "there is no answer, and still candidates are named"
-    if answered and not findings.culprits:
-        yield "there is an answer, and no change is named"
-    if answered and findings.seen:
-        good, bad = findings.seen["good"], findings.seen["bad"]
-        if not bad["failed"]:
-            yield "no trial of the bad side failed"
-        if good["failed"] >= good["of"]:
-            yield "no trial of the good side passed"
-    if answered and findings.good and findings.good == findings.bad:
-        yield "the last good and the first bad state are the same"
-
-
 def _sides_seen(outcome: Investigation) -> dict[str, Any]:
     """What was seen of the two sides, not what was thought of them before."""
     if outcome.main.search.ends is not EndsVerdict.DIFFER:
@@ -181,23 +140,20 @@ def _sides_seen(outcome: Investigation) -> dict[str, Any]:
 
 
 def _culprits(outcome: Investigation) -> list[dict[str, Any]]:
-    """A merge that could not be looked into is every commit that it brings."""
+    """A merge is every commit that it brings."""
     found = outcome.last
     packages = moving(found.packages)
-    # The merge that the search before the last one named.
-    single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
-    merge = single[0].versions[single[1] + 1] if single and single[0].span else None
     return [
         said
         for change in (found.interval.changes if found.interval else ())
-        for said in _candidates(packages[change.package], change, merge)
+        for said in _candidates(packages[change.package], change)
     ]
 
 
-def _candidates(package: Package, change: Change, merge: str | None) -> Iterator[dict[str, Any]]:
+def _candidates(package: Package, change: Change) -> Iterator[dict[str, Any]]:
     brought = _brought(package, change.rank)
     if len(brought) == 1 or package.repository is None:
-        yield culprit(package, change, merge)
+        yield culprit(package, change)
         return
     for commit in package.repository.commits(brought):
         below = commit.parents[0] if commit.parents else package.versions[change.rank]
@@ -210,7 +166,7 @@ def _brought(package: Package, rank: int) -> Sequence[str]:
     return (package.versions[rank + 1],) if changes is None else changes[rank].brought
 
 
-def culprit(package: Package, change: Change, merge: str | None = None) -> dict[str, Any]:
+def culprit(package: Package, change: Change) -> dict[str, Any]:
     said: dict[str, Any] = {"package": package.name}
     changes = package.changes
     if changes is None or package.repository is None:
@@ -222,10 +178,6 @@ def culprit(package: Package, change: Change, merge: str | None = None) -> dict[
     step = changes[change.rank]
     said |= {"good": step.good, "bad": step.bad, **_about(package, step.commit)}
     said["removed"] = step.removed
-    if package.graph is not None and package.span is not None:
-        merge = merge_of(package.span, step) or merge
-    if merge and merge != step.commit.sha:
-        said["merge"] = merge
     return said
 
 
@@ -351,19 +303,14 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
     """
     every = (*outcome.searched, outcome.partner, *outcome.beside) if outcome else ()
     by_answer = {id(found.answer): found for found in every if found}
-    sought: list[object] = []
-    checks: list[object] = []
+    states: set[object] = set()
     for answer in answers:
         found = by_answer.get(id(answer))
-        beside = outcome and found and all(found is not one for one in outcome.searched)
         for record in answer.records:
-            made = found.version_set(record.point) if found else record.point.config_key
-            is_check = beside or (outcome and record.point.purpose in _CHECKS)
-            (checks if is_check else sought).append(made)
+            states.add(found.version_set(record.point) if found else record.point.config_key)
     return {
-        "builds": len({*sought, *checks}),
-        "tests": len(sought) + len(checks),
-        "checks": {"builds": len(set(checks) - set(sought)), "tests": len(checks)},
+        "builds": len(states),
+        "tests": sum(len(answer.records) for answer in answers),
         "resumed_trials": sum(answer.ending.resumed_trials for answer in answers),
     }
 

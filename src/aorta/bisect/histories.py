@@ -102,15 +102,6 @@ def span_between(
     return CommitSpan(good, bad, shared, tuple(back), tuple(forward), first_parent)
 
 
-def inside(change: CommitChange, commits: Mapping[str, Commit]) -> CommitSpan:
-    """What one step of a line brings, or takes away, to be looked at commit by commit."""
-    brought = [commits[sha] for sha in change.brought]
-    back, forward = (brought, []) if change.removed else ([], brought)
-    older = change.bad if change.removed else change.good
-    base = Commit(older, (), 0, "", "", "")
-    return CommitSpan(change.good, change.bad, base, tuple(back), tuple(forward))
-
-
 # -- the line
 
 
@@ -224,14 +215,3 @@ def _containing(commits: Iterable[Commit], own: Mapping[str, int]) -> dict[str, 
             mine |= held.get(parent, 0)
         held[commit.sha] = mine
     return held
-
-
-def merge_of(span: CommitSpan, change: CommitChange) -> str | None:
-    """The merge that brought a commit to its end's main line; None where it is on it."""
-    commits = span.back if change.removed else span.forward
-    top = span.good if change.removed else span.bad
-    parents = {commit.sha: commit.parents for commit in commits}
-    way = _way(parents, top, span.shared.sha)
-    brought = _brought(way, parents)
-    merge = next(sha for sha in way if change.commit.sha in brought[sha])
-    return merge if merge != change.commit.sha else None

@@ -53,7 +53,6 @@ class BisectRequest:
     bad: str | None = None  # None: HEAD
     find_fix: bool = False
     first_parent: bool = False
-    skip: tuple[str, ...] = ()  # revisions, or ranges A..B
     # Keys of `environments:` and `containers:` in a spec, over those that it has.
     environments: Mapping[str, Any] = field(default_factory=dict)
     containers: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +75,6 @@ class BisectRequest:
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
     resume: Resume | None = None
-    summary: bool = False  # summary.json of JAX-Toolbox' tool is written too
 
     @property
     def asks_something(self) -> bool:
@@ -201,9 +199,7 @@ def _resolved(
         listeners=listeners,
         say=say,
         resume=request.resume,
-        is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
-        summary=request.summary,
     )
 
 
@@ -276,11 +272,8 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 path=".",
                 good=request.good,
                 bad=request.bad or "HEAD",
-                skip=request.skip,
             )
         ]
-    elif request.skip:
-        raise UsageError("--skip goes with --good; in a spec it is a key of a package")
     sides = {"good": request.passing_versions, "bad": request.failing_versions}
     for side, versions in sides.items():
         known = {package.name for package in packages}

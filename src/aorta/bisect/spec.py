@@ -46,7 +46,6 @@ class PackageSpec(_Document):
     rebuild: Literal["always", "changed"] = "always"
     needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
     good_parent: bool = False  # the good end is the parent of what is said, or read, of it
-    skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> "PackageSpec":
@@ -193,13 +192,7 @@ class BisectSpec(_Document):
 
 
 def load_spec(path: Path) -> BisectSpec:
-    content = load_document(path)
-    for key in ("packages", "command"):
-        if isinstance(content, dict) and content.get(key) == []:
-            raise UsageError(
-                "it is an empty list; fill it, or leave it out", where=f"{path}: {key}"
-            )
-    return validated(BisectSpec, content, file=str(path))
+    return validated(BisectSpec, load_document(path), file=str(path))
 
 
 def day(text: str) -> date:

@@ -1,5 +1,4 @@
-"""What people see while it runs: the first failure at once, what is being built, after every answer
-what is left to do.
+"""What people see while it runs: the first failure at once, after every answer what is left to do.
 
 What stays for later: `info.log` with the same lines, `debug.log` with every event and the whole
 output of every build and trial.
@@ -9,13 +8,12 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
-from aorta.core.trial import Outcome, TrialEnd, TrialSpec
+from aorta.core.trial import Outcome
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.executors.evidence import read_end
@@ -27,9 +25,7 @@ Say = Callable[[str], None]
 BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
-_WIDEST = 160
 _STAMP = "%Y-%m-%d %H:%M:%S"
-_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0  # seconds between two words about one build
 _FIRST = {
     Outcome.REPRODUCED: "failure",
     Outcome.OTHER: "state that is neither good nor bad",
@@ -68,49 +64,6 @@ class FirstFailure:
             self._say(f"  {words}")
         elif record.outcome is Outcome.ERROR and not record.timed_out:
             self._say("  it could not be run: stop with Ctrl-C if this is a mistake in the command")
-
-
-@dataclass
-class _Going:
-    what: str
-    since: float
-    next_word: float
-
-
-class Builds:
-    """What is being built, for how long, and what it says meanwhile; and how long builds took. What
-    has no name, as a mere checkout, is not spoken of.
-    """
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._going: dict[str, _Going] = {}
-        self.took: dict[str, float] = {}
-
-    def began(self, build: TrialSpec, what: str) -> None:
-        if not what:
-            return
-        now = time.monotonic()
-        self._going[build.id] = _Going(what, now, now + _FIRST_PAUSE)
-        self._say(f"building {what}")
-
-    def goes_on(self, build: TrialSpec) -> None:
-        """Says so after a while, and again after twice as long, up to a minute later."""
-        going, now = self._going.get(build.id), time.monotonic()
-        if going is None or now < going.next_word:
-            return
-        going.next_word = now + min(now - going.since, _LONGEST_PAUSE)
-        words = last_line(build.trial_dir)
-        took = show_duration(now - going.since)
-        self._say(f"building {going.what} for {took}{f': {words}' if words else ''}")
-
-    def ended(self, build: TrialSpec, end: TrialEnd) -> None:
-        going = self._going.pop(build.id, None)
-        if going is None or end.cancelled:
-            return
-        took = self.took[going.what] = time.monotonic() - going.since
-        word = "completed in" if end.exit_code == 0 else "failed after"
-        self._say(f"Build {word} {show_duration(took)}")
 
 
 class StepsLeft:
@@ -206,14 +159,6 @@ def last_words(directory: Path) -> str:
     return "\n".join(
         tail for name in ("stdout.log", "stderr.log") if (tail := _tail(directory / name))
     ) or _tail(directory / BUILD_LOG)
-
-
-def last_line(directory: Path) -> str:
-    """What somebody who is still at work said last."""
-    logs = [path for path in (directory / "stdout.log", directory / "stderr.log") if path.exists()]
-    logs.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    lines = (line for path in logs for line in reversed(_tail(path).splitlines()))
-    return without_secrets(next((line.strip() for line in lines if line.strip()), ""))[:_WIDEST]
 
 
 def _tail(path: Path) -> str:

@@ -103,7 +103,6 @@ _CONTAINER_KEYS = (
 @click.option("--spec", type=click.Path(path_type=Path), help="A bisect.yaml.")
 @click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
 @click.option("--first-parent", is_flag=True, help="Name the merge, not the commit it merged.")
-@click.option("--skip", multiple=True, metavar="REV|A..B", help="Never try these.")
 @click.option("--confidence", type=float, help="Stop at this probability.  [default: 0.95]")
 @_container_options
 @click.option("--passing-versions", metavar="PKG:VERSION[,...]")

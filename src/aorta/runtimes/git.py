@@ -6,7 +6,6 @@ never reach a message.
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,6 @@ _WEB_FORMS = (
     re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
     re.compile(r"(?:ssh://)?git@([^:/\s]+)[:/](\S+?)(?:\.git)?/?\Z"),
 )
-_REFUSED = re.compile(r"dubious ownership in repository at '(.+)'")
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "LC_ALL": "C"}
 _OF_ONE_REPOSITORY = re.compile(
     "GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE"
@@ -101,21 +99,14 @@ class Repository:
     @classmethod
     def on_host(cls, path: Path) -> "Repository":
         """The repository that `path` lies in, also a bare one; refuses a path outside any."""
-        if path.is_dir():
-            for question in ("--show-toplevel", "--absolute-git-dir"):
-                answer = git_on_host(path)(("rev-parse", question))
-                if answer.code == 0 and answer.out.strip():
-                    top = Path(answer.out.removesuffix("\n"))
-                    return cls(git_on_host(top), str(top))
-            if refused := _REFUSED.search(answer.err):
-                raise UsageError(
-                    "git does not read this repository because it belongs to another user; if you "
-                    "trust it: "
-                    f"git config --global --add safe.directory {shlex.quote(refused[1])}",
-                    where=str(path),
-                )
+        for question in ("--show-toplevel", "--absolute-git-dir"):
+            answer = git_on_host(path)(("rev-parse", question))
+            if answer.code == 0 and answer.out.strip():
+                top = Path(answer.out.removesuffix("\n"))
+                return cls(git_on_host(top), str(top))
         raise UsageError(
-            "this is no git repository; go into one, or name it with a spec", where=str(path)
+            f"this is no git repository ({_last(answer.err)}); go into one, or name it with a spec",
+            where=str(path),
         )
 
     def resolve(self, revision: str) -> str:
@@ -172,18 +163,6 @@ class Repository:
         found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
         shared = set(self._asked("rev-list", older).split())
         return [commit for commit in found if commit.sha not in shared]
-
-    def listed(self, revisions: Sequence[str]) -> frozenset[str]:
-        """Single commits, and every commit of a range A..B."""
-        found: set[str] = set()
-        for revision in revisions:
-            older, dots, newer = revision.partition("..")
-            if dots:
-                ends = self.resolve(newer or "HEAD"), self.resolve(older or "HEAD")
-                found.update(commit.sha for commit in self.only_in(*ends))
-            else:
-                found.add(self.resolve(revision))
-        return frozenset(found)
 
     def main_line(self) -> list[str]:
         """What is checked out and its first parents, newest first."""

@@ -44,8 +44,7 @@ class ImageStep:
 @dataclass(frozen=True)
 class ImageJob:
     """The first step starts from `base`. `place` is a directory that the jobs of a run share.
-    `container` is the name of the one that it is made in; with `keep` it goes on running, for the
-    trial that is tested in it.
+    `container` is the name of the one that it is made in.
     """
 
     kind: str
@@ -57,7 +56,6 @@ class ImageJob:
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     entrypoint: Sequence[str] = ()  # of the base
-    keep: bool = False
     push: str | None = None  # the last image under this name, to its registry
 
 
@@ -69,9 +67,7 @@ def main() -> None:
     # Turned into an exception, so that the container goes on every way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with _OneContainer(job) as container:
-        code = _made(job, container.make) or container.push()
-        container.kept = job.keep and code == 0
-    raise SystemExit(code)
+        raise SystemExit(_made(job, container.make) or container.push())
 
 
 def _made(job: ImageJob, make: Callable[[str, ImageStep], int]) -> int:
@@ -101,25 +97,29 @@ def is_made(kind: str, options: Sequence[str], target: str) -> bool:
 
 class _OneContainer:
     """docker and podman: one container, started from what is made already when the first step is
-    made, in which all further steps run. It is removed, unless it is kept.
+    made, in which all further steps run.
     """
 
     def __init__(self, job: ImageJob) -> None:
-        self._job, self._is_started, self.kept = job, False, False
+        self._job, self._is_started = job, False
         self._client, self._options = client_of(ENGINES[RuntimeKind(job.kind)], job.options)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_started and not self.kept:
-            remove = self._client.remove(self._job.container)
-            subprocess.run(remove, capture_output=True, check=False)
+        if self._is_started:
+            self._remove()
+
+    def _remove(self) -> None:
+        remove = self._client.remove(self._job.container)
+        subprocess.run(remove, capture_output=True, check=False)
 
     def make(self, base: str, step: ImageStep) -> int:
         job = self._job
         if not self._is_started:
             self._is_started = True
+            self._remove()  # that of a job which was killed
             variables = (f"--env={variable}" for variable in job.env)
             named = ("run", "--detach", f"--name={job.container}", *variables)
             if code := self._done(*named, *self._options, base, *_IDLE):

@@ -33,7 +33,13 @@ from packaging.version import InvalidVersion, Version
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.http_get import HttpRefusedError, HttpUnansweredError, read, split_credentials
+from aorta.runtimes.http_get import (
+    HttpRefusedError,
+    HttpUnansweredError,
+    credentials_in,
+    read,
+    without_credentials,
+)
 
 _ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
@@ -213,12 +219,7 @@ def allows(requires: str | None, python: str) -> bool:
 
 def _listed(index: str, name: str) -> Iterator[IndexFile]:
     """The page of one package; a package that this index does not have is none."""
-    address = f"{index.rstrip('/')}/{name}/"
-    if address.startswith("file:"):
-        address += "index.html"  # as pip and uv read a directory
-        if not Path(unquote(urlsplit(address).path)).is_file():
-            return
-    yield from _files(_page(address), name)
+    yield from _files(_page(f"{index.rstrip('/')}/{name}/"), name)
 
 
 def _linked(place: str, name: str) -> Iterator[IndexFile]:
@@ -237,9 +238,9 @@ def _linked(place: str, name: str) -> Iterator[IndexFile]:
 
 def _page(address: str) -> Sequence[_Entry]:
     """What a page lists; nothing where there is none."""
-    clean, authorization = split_credentials(address)
+    clean = without_credentials(address)
     try:
-        answered = read(clean, accept=_ACCEPT, authorization=authorization)
+        answered = read(clean, accept=_ACCEPT, authorization=credentials_in(address))
         text = answered.body.decode("utf-8", "replace")
         if "json" not in answered.headers.get("Content-Type", ""):
             return _links(text)

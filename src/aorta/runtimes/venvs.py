@@ -29,7 +29,6 @@ if TYPE_CHECKING:  # started for every state: what reads an index is half of its
 
 # The exit code that says: the index could not be read, whatever the packages.
 UNREACHABLE = GIT_FAULT
-_NUMBER = re.compile(r"\d+")
 _NETWORK = re.compile(
     r"error sending request|dns error|failed to lookup address|Connection refused"
     r"|operation timed out|No space left on device"
@@ -81,25 +80,16 @@ def _said_by(program: str, code: str) -> str | None:
 
 @cache
 def find_python(version: str) -> tuple[str, str] | None:
-    """Version and program of that very release, or of another of the same minor version."""
-    minor = _NUMBER.findall(version)[:2]
-    programs = ((version_of(program), program) for program in _programs(version))
-    found = [(v, p) for v, p in programs if v and _NUMBER.findall(v)[:2] == minor]
-    return next((one for one in found if one[0] == version), found[0] if found else None)
-
-
-def _programs(version: str) -> Iterator[str]:
-    minor = ".".join(_NUMBER.findall(version)[:2])
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{version}/bin/python")))
-    for wanted in (version, minor):
+    """Version and program of that very release, or of another of the same minor version, among
+    those that uv finds on this machine.
+    """
+    for wanted in (version, ".".join(version.split(".")[:2])):
         asking = (uv_program(), "python", "find", "--no-project", "--no-python-downloads", wanted)
         done = subprocess.run(asking, capture_output=True, text=True, check=False)
-        if done.returncode == 0 and done.stdout.strip():
-            yield done.stdout.strip()
-    if program := shutil.which(f"python{minor}"):
-        yield program
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True))
+        program = done.stdout.strip()
+        if done.returncode == 0 and (found := version_of(program)):
+            return found, program
+    return None
 
 
 # -- what an environment has

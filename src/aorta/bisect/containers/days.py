@@ -1,7 +1,7 @@
 """The days of a container family between which it broke: back in growing steps, then bisection."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,7 +56,6 @@ def between_days(
     run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
 ) -> ContainerSides | Findings:
     search = _search(run, containers, family)
-    run.image_of = family.__getitem__
     command = command_inside(run.command(), environment)
     experiment = ContainersExperiment(command, family, plugin=containers.plugin)
     listeners: list[Listener] = []
@@ -152,7 +151,6 @@ class ContainersExperiment:
         return self._test.trial(trial_dir, place)
 
 
-_MOST_FAMILIES = 12
 _DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"
 
 
@@ -162,17 +160,12 @@ def family_of(spec: ContainersSpec) -> Family:
     reference = template.replace("{container}", spec.family or "")
     name, tag = split_reference(reference)
     pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
-    tags = list_tags(ImageRepository.of(name))
-    found = (pattern.match(listed) for listed in tags)
+    found = (pattern.match(listed) for listed in list_tags(ImageRepository.of(name)))
     days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
     until = spec.end_date
     images = {
         text: reference.replace("{date}", text) for text in days if not until or text <= until
     }
-    if not days:
-        raise NoAnswerError(
-            f"the registry lists no container like {tag}{_families_in(tags, template)}", where=name
-        )
     if len(images) < 2:
         limit = f" up to {until}" if until else ""
         raise NoAnswerError(
@@ -181,18 +174,6 @@ def family_of(spec: ContainersSpec) -> Family:
             where=name,
         )
     return images
-
-
-def _families_in(tags: Sequence[str], template: str) -> str:
-    """The families that there are instead, where the tags say so."""
-    form = re.escape(split_reference(template)[1])
-    for mark, group in ((r"\{container\}", "(?P<family>.+)"), (r"\{date\}", _DATE)):
-        form = form.replace(mark, group, 1)
-    if "?P<family>" not in form or "?P<date>" not in form:
-        return ""
-    matches = (re.fullmatch(form, tag) for tag in tags)
-    families = sorted({match["family"] for match in matches if match})[:_MOST_FAMILIES]
-    return f"; there are {', '.join(families)}" if families else ""
 
 
 def _is_day(text: str) -> bool:

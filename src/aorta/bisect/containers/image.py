@@ -45,11 +45,6 @@ def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) 
         return None
     place = Path(tempfile.gettempdir()) / f"{slug(user_name())}-bazel-triage-cache"
     _make_directory(place, "the default Bazel cache")
-    if place.lstat().st_uid != os.geteuid():
-        raise UsageError(
-            "the default Bazel cache belongs to somebody else; name another with --bazel-cache",
-            where=str(place),
-        )
     return str(place)
 
 
@@ -172,7 +167,7 @@ class ImageReader:
 
     def _start(self) -> subprocess.Popen[bytes]:
         place = self.environment
-        own = ONCE if place.kind is RuntimeKind.PYXIS else ("--interactive",)
+        own = ONCE if place.kind is RuntimeKind.PYXIS else ("--interactive", "--rm")
         place = replace(place, options=(*place.options, *own))
         words = ("sh", "-c", "exec 3>&1; exec sh")
         self._scratch.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,6 @@ from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
-from aorta.runtimes.containers import sweep
 from aorta.runtimes.git import Repository
 
 
@@ -45,7 +44,6 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
     cache = bazel_cache_of(containers, package_specs(request.spec))
     environment = environment_of(containers, cache=cache)
     with BisectRun(request) as run:
-        sweep(environments=(environment,))
         if family is None:
             sides: ContainerSides | Findings = ContainerSides(
                 containers.passing, containers.failing

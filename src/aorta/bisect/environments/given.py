@@ -16,7 +16,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from aorta.bisect.spec import EnvironmentsSpec
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 from aorta.runtimes.package_index import Sources, sources_of
 from aorta.runtimes.venvs import distributions, find_python, search_path_of, version_of
@@ -58,19 +58,12 @@ class GivenEnvironment:
         """Version and program of the Python it was made with, or of the one at hand."""
         if self.interpreter and (version := version_of(self.interpreter)):
             return version, self.interpreter
-        if self.python:
-            if found := find_python(self.python):
-                if found[0] != self.python:
-                    warnings.append(f"{self.name} had Python {self.python}: {found[0]} is used")
-                return found
-            warnings.append(
-                f"{self.name} had Python {self.python}, which is not on this machine: "
-                "whether it matters is not found out"
-            )
-        for program in (shutil.which("python"), shutil.which("python3"), sys.executable):
-            if program and (version := version_of(program)):
-                return version, program
-        raise InfrastructureError("there is no Python to make environments with")
+        found = find_python(self.python) if self.python else None
+        program = shutil.which("python") or shutil.which("python3") or sys.executable
+        version, program = found or (version_of(program) or "", program)
+        if self.python and version != self.python:
+            warnings.append(f"{self.name} had Python {self.python}: {version} is used")
+        return version, program
 
 
 @dataclass(frozen=True)
@@ -84,15 +77,6 @@ class GivenEnvironments:
     @property
     def both(self) -> tuple[GivenEnvironment, GivenEnvironment]:
         return self.good, self.bad
-
-    @property
-    def are_alike(self) -> bool:
-        """Whether both say the same: then nothing has to be installed to know it."""
-        good, bad = self.good, self.bad
-        if any(line.startswith(_OTHER_FILES) for line in good.requirements):
-            return False
-        same = sorted(good.requirements) == sorted(bad.requirements) and good.python == bad.python
-        return same and (not self.with_variables or good.variables == bad.variables)
 
     @property
     def with_variables(self) -> bool:
@@ -138,11 +122,6 @@ def read_environment(given: str, directory: Path, option: str) -> GivenEnvironme
             "environment",
             where=where,
         ) from None
-    if path.suffix in {".toml", ".lock"}:
-        raise UsageError(
-            "a lock is exported first: uv export --frozen --no-emit-project -o requirements.txt",
-            where=where,
-        )
     is_snapshot = path.suffix == ".json" or text.lstrip().startswith("{")
     found = _snapshot(text, given, where) if is_snapshot else _requirements_file(path, text, given)
     if not found.requirements and not found.variables:

@@ -56,7 +56,7 @@ from aorta.workloads.startable import check_startable
 
 _RELEASES = "releases"
 _INSTALLED = "installed"
-_SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))
+_SIDES = {"good": "passes", "bad": "fails"}
 _NOT_SAID: Mapping[str, Any] = dict.fromkeys(("title", "author", "date", "url"))
 
 
@@ -64,44 +64,30 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
     assert request.spec.environments is not None
     uv_program()
     given = GivenEnvironments.of(request.spec.environments, request.directory)
-    if given.are_alike:
-        raise _nothing_differs(given)
-    run, nothing_ran = None, request.resume is None
-    try:
-        with BisectRun(request) as run:
-            root = run.path / PRIVATE / "environments"
+    with BisectRun(request) as run:
+        root = run.path / PRIVATE / "environments"
+        try:
             ends = _ends_of(run, given, root)
-            nothing_ran = False
             command = _command_in_states(request, given)
             search = _EnvironmentSearch(run, ends, given.sources, root, command)
-            try:
-                outcome = search.investigate()
-            finally:
-                shutil.rmtree(root, ignore_errors=True)
-            return _Answer(search, outcome).write()
-    except UsageError:
-        # The same command again, once it is mended, is a new run.
-        if run is not None and nothing_ran:
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise
+            outcome = search.investigate()
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        return _Answer(search, outcome).write()
 
 
 def _ends_of(run: BisectRun, given: GivenEnvironments, root: Path) -> EnvironmentEnds:
     request = run.request
     ends = make_ends(given, root, run)
     if not ends.names:
-        raise _nothing_differs(given)
+        where = f"{given.good.name}, {given.bad.name}"
+        raise UsageError("nothing differs between the two environments", where=where)
     if request.resume is None:
         # Refuses a program that neither this machine nor one of the two environments has.
         path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
         own = (str(root / end / "bin") for end in (GOOD_END, BAD_END))
         check_startable(request.spec.command, request.directory, os.pathsep.join((*own, path)))
     return ends
-
-
-def _nothing_differs(given: GivenEnvironments) -> UsageError:
-    where = f"{given.good.name}, {given.bad.name}"
-    return UsageError("nothing differs between the two environments", where=where)
 
 
 def _command_in_states(request: ResolvedRequest, given: GivenEnvironments) -> tuple[str, ...]:
@@ -338,16 +324,11 @@ class _Answer:
         path = search.run.path
         files = {side: path / f"{side}.txt" for side in ("good", "bad")}
         shown: dict[str, str] = {}
-        for side, _, what in _SIDES:
+        for side, what in _SIDES.items():
             versions = getattr(found, side)
             write_atomically(files[side], self._listing(versions, had[side], what))
             shown[side] = self._reproduce(versions, files[side])
-        written = write_answer(search.run, replace(found, reproduce=shown), shown_of(outcome))
-        for side, link, _ in _SIDES:
-            if (path / link).is_dir():
-                shutil.copyfile(files[side], path / link / files[side].name)
-                write_atomically(path / link / "reproduce.sh", f"{shown[side]}\n")
-        return written
+        return write_answer(search.run, replace(found, reproduce=shown), shown_of(outcome))
 
     def _as_it_was(self, versions: Versions, had: Mapping[str, str]) -> dict[str, str]:
         """A package that does not matter may be another version, where the culprit needs it."""
