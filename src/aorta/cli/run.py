@@ -78,8 +78,6 @@ def _show(report: "RunReport") -> None:
     click.echo("  " + "   ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     if report.failure:
         click.echo(f"  failure    {report.failure.text}")
-    if report.retried:
-        click.echo(f"  {report.retried} more ran in place of trials that could not tell")
     for words in failed_differently(report.records):
         click.echo(f"  {words}")
     for row in content["trials"]:

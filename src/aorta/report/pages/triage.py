@@ -64,7 +64,6 @@ def page(run: OpenedRun) -> Page:
         sections=[
             *list_section("Know this first", matrix.array("warnings")),
             *_table(cells),
-            *_not_known(cells),
             *trials_section(run),
         ],
         missing=[] if matrix else ["matrix.json: the run has not written its matrix yet"],
@@ -251,15 +250,6 @@ def _hint(cell: Document) -> str:
     hints = cell.array("failure_hints")
     first = hints[0] if hints else None
     return str(first[0]) if isinstance(first, list) and first else cell.text("error")
-
-
-def _not_known(cells: Sequence[Document]) -> list[Section]:
-    said = [
-        f"{cell.text('name')}: about {counted(more, 'more trial')} would decide it"
-        for cell in cells
-        if (more := cell.count("trials_needed"))
-    ]
-    return list_section("What is not known", said)
 
 
 # -- the smallest stack
