@@ -95,7 +95,7 @@ def test_every_line_tells_the_same_number_of_commits(tmp_path: Path) -> None:
     words = ("--good", good, "--", "sh", "-c", "! grep -q bad other")
     for flags, count in (((), 10), (("--first-parent",), 6)):
         planned = bisect(repository, tmp_path / "out", "--dry-run", *flags, *words).json()
-        assert planned["changes"] == planned["packages"][0]["commits"] == count
+        assert planned["packages"][0]["commits"] == count
         done = bisect(repository, tmp_path / f"out{count}", *flags, *words)
         assert re.findall(r"bisecting the changes of .*\((\d+)\)", done.stderr) == [str(count)]
         possible = re.findall(r"(\d+) commits? still possible", done.stderr)

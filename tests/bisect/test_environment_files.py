@@ -76,10 +76,18 @@ def test_nightly_builds_are_in_the_order_of_their_days_and_keep_to_their_label(
     assert [release.version.partition(".dev")[2] for release in found] == [
         f"2026010{day}+cu130" for day in (1, 2, 3, 4)
     ]
-    times = [release.time or 0.0 for release in found]
-    assert [later - times[0] for later in times] == [0, 86400, 2 * 86400, 3 * 86400]
     backwards = PackageIndex(sources).between("nightly", *ends[::-1], "3.11.7")
     assert backwards == found[::-1]
+
+
+def test_an_index_may_be_a_directory_of_this_machine(tmp_path: Path) -> None:
+    index = PlantedIndex(tmp_path / "wheels")
+    for version in ("1.0", "1.1", "1.2"):
+        index.release("culprit", version)
+    index.write_simple(tmp_path, "html")
+    sources = Sources(((tmp_path / "simple").as_uri(), (tmp_path / "without").as_uri()))
+    found = PackageIndex(sources).between("culprit", "1.0", "1.2", "3.11.7")
+    assert [release.version for release in found] == ["1.0", "1.1", "1.2"]
 
 
 def test_releases_for_another_python_or_platform_are_no_candidates(tmp_path: Path) -> None:

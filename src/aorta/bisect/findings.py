@@ -1,6 +1,4 @@
-"""What was found, as the document that scripts read: statuses, culprits, versions, rates,
-counts.
-"""
+"""What was found, as the document that scripts read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -204,8 +202,9 @@ def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _has_partner(found: FinishedSearch | None) -> TypeGuard[FinishedSearch]:
     """Whether the culprit does no harm over the oldest of the other packages."""
-    differ = found is not None and found.search.ends is EndsVerdict.DIFFER
-    return found is not None and differ and not found.fails_alone
+    if found is None or found.fails_alone:
+        return False
+    return found.search.ends is EndsVerdict.DIFFER
 
 
 def _partner(found: FinishedSearch | None) -> dict[str, Any] | None:
@@ -256,11 +255,8 @@ def _about_trust(outcome: Investigation) -> Iterator[str]:
         if not sum(search.trials[vector]) > 1:
             yield f"the {side} end cannot be built or tested: that it is {side} is taken as said"
     (_, passes), (fails, _) = outcome.last.search.sides()
-    if outcome.last.interval and outcome.last.is_sure:
-        if not passes:
-            yield "no state that could be tested passes: nothing says that there is a good side"
-        if not fails and _ever_failed(outcome):
-            yield "no state that holds all of what is left was seen to fail"
+    if outcome.last.interval and outcome.last.is_sure and not (passes and fails):
+        yield "no trial shows one of the two sides of what is left"
 
 
 def _about_repair(main: FinishedSearch, older: Vector, newer: Vector) -> str:
@@ -298,9 +294,7 @@ def _about_noise(outcome: Investigation) -> str | None:
 
 
 def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> dict[str, Any]:
-    """What it took, every trial once, as journalled. Without version searches, containers are the
-    states.
-    """
+    """What it took, every trial once. Without version searches, containers are the states."""
     every = (*outcome.searched, outcome.partner, *outcome.beside) if outcome else ()
     by_answer = {id(found.answer): found for found in every if found}
     states: set[object] = set()

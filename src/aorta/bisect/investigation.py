@@ -42,9 +42,7 @@ class SearchSetup:
 
 @dataclass(frozen=True)
 class FinishedSearch:
-    """One finished search: what it knows, and the packages its versions are of. `before` is the
-    probability of what led to it.
-    """
+    """What a search knows. `before` is the probability of what led to it."""
 
     stage: str
     search: Bisection
@@ -212,9 +210,7 @@ def _bisection(
 
 
 def _skip(search: Bisection, packages: Sequence[Package], cannot_be: CannotBe) -> dict[str, str]:
-    """States that cannot be; an end must be, whatever is said of it. Why each of them is not tried,
-    by the key of its configuration.
-    """
+    """States that cannot be: why each is not tried, by the key of its configuration."""
     whys: dict[str, str] = {}
     for vector in search.timeline.every_state()[1:-1]:
         if why := cannot_be(whole(packages, search.timeline.versions(vector))):
@@ -253,8 +249,8 @@ def partner_search(
     question: str,
     cannot_be: CannotBe | None = None,
 ) -> FinishedSearch | None:
-    """What else it takes: `needed` stand where the failure is, all else moves from its oldest to
-    there. None where nothing else had moved.
+    """`needed` stand where the failure is, all else moves from its oldest to there; None where
+    nothing else had moved.
     """
     interval = found.interval
     assert interval is not None

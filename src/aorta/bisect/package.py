@@ -125,9 +125,7 @@ def version_script(
 
 
 def checkout_lines(git: str, version: str, cherry_pick: Sequence[str]) -> list[str]:
-    """Whatever state the repository was in; build fixes that do not apply are left out. `git`: the
-    words that begin a command in it.
-    """
+    """Build fixes that do not apply are left out. `git`: the words that begin a command in it."""
     picks = [
         f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
         f"|| {git} cherry-pick --abort"
@@ -172,15 +170,8 @@ def git_package(
         first_parent=whole_spec.first_parent,
     )
     line = span.line
-    history = line.history(spec.name)
-    return Package(
-        here,
-        history.versions,
-        repository,
-        span,
-        line.changes,
-        times=history.times,
-    )
+    shas = tuple(commit.sha for commit in line.states)
+    return Package(here, shas, repository, span, line.changes, times=line.times)
 
 
 def _on_the_main_line(

@@ -80,10 +80,9 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
 def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
     """What was in the way, such as git that could not check a commit out."""
     cut = run.interrupted
-    if cut is None or cut.ending.reason is not Reason.INFRASTRUCTURE or not cut.ending.detail:
-        return []
-    is_said = any(cut.ending.detail in warning for warning in findings.warnings)
-    return [] if is_said else [cut.ending.detail]
+    detail = cut.ending.detail if cut and cut.ending.reason is Reason.INFRASTRUCTURE else ""
+    is_said = any(detail in warning for warning in findings.warnings)
+    return [detail] if detail and not is_said else []
 
 
 def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:

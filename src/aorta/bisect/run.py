@@ -104,9 +104,7 @@ class BisectRun:
         listeners: Sequence[Listener] = (),
         judges: Judges | None = None,
     ) -> Answer:
-        """Run the search of one stage to its end. The failure that is searched for is that of the
-        first stage that saw one.
-        """
+        """Run one stage to its end; the failure it searches is that of the first that saw one."""
         spec = self.request.spec
         # Between environments other failures are no evidence, unless asked for.
         between = spec.environments is not None
@@ -201,9 +199,7 @@ def _without_tokens(spec: BisectSpec) -> BisectSpec:
 
 
 def fingerprint(request: ResolvedRequest) -> dict[str, object]:
-    """What makes two runs the same question; a resumed run must agree in all of it. Another
-    content of a file that the command names, or of an environment's, is another question.
-    """
+    """What makes two runs the same question, with the content of the files that are named."""
     spec, directory = request.spec, request.directory
     content = _without_tokens(spec).model_dump(
         mode="json", exclude={"command", "timeout", "build_timeout"}

@@ -1,22 +1,18 @@
-"""`bisect.yaml`: what may have changed, how it is built, where it runs, what counts as the
-failure.
-"""
+"""`bisect.yaml`: what may have changed, how it is built, where it runs, what is the failure."""
 
 import re
 from collections.abc import Mapping
 from datetime import date
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from aorta.bisect.metric import MeasuredMetric
-from aorta.core.documents import StrictModel, validated
+from aorta.core.documents import StrictModel
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
 from aorta.core.oracle import Oracle
-from aorta.registry.documents import load_document
 
 Runtime = Literal["docker", "podman", "pyxis", "host"]
 _CACHE_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
@@ -189,10 +185,6 @@ class BisectSpec(_Document):
         if unknown:
             raise UsageError(f"a package needs {unknown[0]!r}, which is no package here")
         return self
-
-
-def load_spec(path: Path) -> BisectSpec:
-    return validated(BisectSpec, load_document(path), file=str(path))
 
 
 def day(text: str) -> date:

@@ -85,10 +85,6 @@ class VersionSets(ABC):
     @abstractmethod
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest: ...
 
-    # Not abstract: most leave a mark on the disk, and share what is made.
-    def built(self, key: str) -> None:  # noqa: B027
-        """The build of this key succeeded."""
-
     def finished(self, trial_id: str) -> None:  # noqa: B027
         """The trial is over, and what it had for itself is free."""
 
@@ -209,7 +205,6 @@ class BuildSteps:
         for trial in build.waiting.values():
             _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
-            self._sets.built(key)
             for trial in build.waiting.values():
                 self._inner.start(trial)
         elif end.cancelled and build.waiting:  # wanted again after it was given up

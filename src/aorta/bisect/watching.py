@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 
 from aorta.core.axis import Point
@@ -26,11 +27,6 @@ BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
 _STAMP = "%Y-%m-%d %H:%M:%S"
-_FIRST = {
-    Outcome.REPRODUCED: "failure",
-    Outcome.OTHER: "state that is neither good nor bad",
-    Outcome.ERROR: "trial without an outcome",
-}
 
 
 def short(point: Point) -> str:
@@ -39,9 +35,7 @@ def short(point: Point) -> str:
 
 
 class FirstFailure:
-    """The first failing trial decides what is being searched for, so its words are shown before
-    hours are spent. So are those of the first that could not be run, or not be tested.
-    """
+    """The words of the first trial that failed, that could not be run, or not be tested."""
 
     def __init__(self, run_dir: Callable[[], Path], say: Say) -> None:
         self._run_dir, self._say = run_dir, say
@@ -54,22 +48,17 @@ class FirstFailure:
         self._shown.add(record.outcome)
         if event.replayed:
             return
-        self._say(
-            f"the first {_FIRST[record.outcome]}, at {short(record.point)} ({record.why}), said:"
-        )
+        fails = record.outcome is Outcome.REPRODUCED
+        kind = "failure" if fails else "trial that tells neither good nor bad"
+        self._say(f"the first {kind}, at {short(record.point)} ({record.why}), said:")
         for line in last_words(self._run_dir() / record.path).splitlines()[-12:]:
             self._say(f"  | {without_secrets(line)}")
-        if record.outcome is Outcome.REPRODUCED:
-            words = "check that this is the failure you seek: another one would be bisected too"
-            self._say(f"  {words}")
-        elif record.outcome is Outcome.ERROR and not record.timed_out:
-            self._say("  it could not be run: stop with Ctrl-C if this is a mistake in the command")
+        if fails:
+            self._say("  check that this is the failure you seek: another would be bisected too")
 
 
 class StepsLeft:
-    """After every answer: how many candidates are left, about how many more tests that takes, and
-    how long, by the time that the tests so far took with all that belongs to them.
-    """
+    """After every answer: how many candidates are left, and about how many tests and how long."""
 
     def __init__(self, search: Bisection, say: Say) -> None:
         self._search, self._say = search, say
@@ -97,16 +86,19 @@ class StepsLeft:
 
 
 class LogFiles:
-    """`info.log` and `debug.log` of a run directory, appended to when it is resumed."""
+    """`info.log` and `debug.log` of a run, without credentials; what a full disk does not take is
+    dropped.
+    """
 
     def __init__(self, directory: Path) -> None:
-        self._info, self._debug = (_Log(directory / name) for name in ("info.log", "debug.log"))
         self.debug_path = directory / "debug.log"
+        self._info = (directory / "info.log").open("ab", buffering=0)
+        self._debug = self.debug_path.open("ab", buffering=0)
         self._trials = 0
 
     def listener(self, stage_dir: Callable[[], Path]) -> Listener:
         def record(event: Event) -> None:
-            self._debug.write(f"{event}\n")
+            _write(self._debug, str(event))
             if isinstance(event, events.TrialEnded):
                 self._note(event)
                 if not event.replayed:
@@ -118,7 +110,7 @@ class LogFiles:
         for name in (BUILD_LOG, "stdout.log", "stderr.log"):
             with suppress(OSError), (place / name).open(encoding="utf-8", errors="replace") as said:
                 for line in said:
-                    self._debug.write(f"  {name} | {line.rstrip()}\n")
+                    _write(self._debug, f"  {name} | {line.rstrip()}")
 
     def _note(self, event: events.TrialEnded) -> None:
         self._trials += 1
@@ -128,30 +120,20 @@ class LogFiles:
             f"trial {self._trials}: {record.outcome.value} in {show_duration(record.duration)} "
             f"({short(record.point)}): {record.why}{again}"
         )
-        self._info.write(f"[{time.strftime(_STAMP)}] {words}\n")
+        _write(self._info, f"[{time.strftime(_STAMP)}] {words}")
 
     def say(self, text: str) -> None:
-        line = f"[{time.strftime(_STAMP)}] {text}\n"
-        self._info.write(line)
-        self._debug.write(line)
+        for file in (self._info, self._debug):
+            _write(file, f"[{time.strftime(_STAMP)}] {text}")
 
     def close(self) -> None:
         self._info.close()
         self._debug.close()
 
 
-class _Log:
-    """A file that never gets an address with credentials. What a full disk does not take is
-    dropped: a run needs its journal, not its log.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
-        self.close = self._file.close
-
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            self._file.write(without_secrets(text).encode("utf-8", "replace"))
+def _write(file: FileIO, line: str) -> None:
+    with suppress(OSError):
+        file.write(f"{without_secrets(line)}\n".encode("utf-8", "replace"))
 
 
 def last_words(directory: Path) -> str:

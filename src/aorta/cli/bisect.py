@@ -193,12 +193,12 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
 
 
 def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
-    from aorta.bisect.request import plan, plan_lines
+    from aorta.bisect.request import plan
 
     found = plan(request)
     if as_json:
         print_json("aorta.bisect.plan/1", found)
-    for line in plan_lines(found):
+    for line in (*found["lines"], "nothing was run"):
         say(line)
 
 

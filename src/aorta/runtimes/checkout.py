@@ -65,9 +65,7 @@ def check_out(
     cherry_pick: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
 ) -> None:
-    """The commit, and nothing that an earlier one left; then the build fixes that apply to it, and
-    the `files` that are put into it, by their place there.
-    """
+    """The commit alone, the build fixes that apply to it, and `files` by their place there."""
     try:
         _at_commit(tree, repository, sha)
     except GitFaultError as fault:

@@ -1,12 +1,9 @@
 """One container for one trial, by docker or podman: exactly the trial's variables, removed whatever
 happens.
 
-Knows nothing of how a trial is watched or killed: the executor starts the client, and runs
-`cleanup` afterwards. Variables get in without a value ever standing in a process list: `--env NAME`
-makes the client pass on a variable of its own environment, so nothing is quoted, nothing touches
-the disk, and a value may hold newlines. Variables that the client or its loader would itself obey
-(PATH, LD_LIBRARY_PATH, DOCKER_HOST ...) must not be set for it; they go through a file that only
-the caller can read and that is removed with the container.
+The executor starts the client, and runs `cleanup` afterwards. No value of a variable ever stands in
+a process list: `--env NAME` makes the client pass on one of its own. Those that the client or its
+loader would itself obey (PATH, LD_LIBRARY_PATH ...) go through a private file.
 """
 
 import csv
@@ -36,8 +33,8 @@ from aorta.runtimes.engine import (
 )
 from aorta.runtimes.launch import Launch, Mount, mounts_of, variables_of
 
+# The option by which a container runs as the user that its image names, not as the caller.
 IMAGES_USER = "--user="
-"""The option by which a container runs as the user that its image names, not as the caller."""
 
 # Each stands unless the environment's options name it, or its other spelling.
 _DEFAULTS = (
@@ -122,9 +119,7 @@ def container_launch(trial: TrialSpec) -> Launch:
 
 
 def options_of_run(trial: TrialSpec) -> tuple[str, ...]:
-    """The options of `run`, and of the engine, for a container like that of this trial. The engine
-    removes it once it has ended.
-    """
+    """Of the engine and its `run`, for a container like that of this trial that goes once ended."""
     client, options = client_of(ENGINES[trial.environment.kind], trial.environment.options)
     own = _run_options(trial, client, options, mounts_of(trial))
     return ("--rm", *own, *trial.environment.options)
@@ -175,9 +170,7 @@ def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
 def _handed_over(
     client: Client, options: Sequence[str], image: Image, trial_dir: Path
 ) -> Iterator[tuple[str, ...]]:
-    """What somebody else wrote into the trial's directory is the caller's afterwards: given by root
-    in a container, as only root gives files away.
-    """
+    """What another user wrote into the trial's directory is given to the caller, by root inside."""
     if IMAGES_USER not in options or os.geteuid() == 0:
         return
     inside_is_caller = client.engine.root_is_caller or is_rootless(client)

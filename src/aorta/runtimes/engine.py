@@ -98,10 +98,7 @@ def image_named(client: Client, reference: str) -> Image:
         _pull(client, reference)
         found = present_image(client, reference)
     if found is None:
-        raise InfrastructureError(
-            f"{client.engine.command} pulled image {reference!r} and does not know it; "
-            f"look at: {client.engine.command} images"
-        )
+        raise InfrastructureError(f"{client.engine.command} does not know {reference!r} it pulled")
     return found
 
 

@@ -34,9 +34,7 @@ _OF_ONE_REPOSITORY = re.compile(
     "|REPLACE_REF_BASE|SHALLOW_FILE|WORK_TREE)"
 )
 """What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works
-there, whatever directory it is given. Settings given by variables (`GIT_CONFIG_COUNT`) are the
-user's own and stay: one may be what lets git read a repository at all, and in a linked worktree
-none of them moves another.
+there, whatever directory it is given. Settings (`GIT_CONFIG_COUNT`) are the user's own and stay.
 """
 
 

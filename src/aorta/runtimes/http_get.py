@@ -1,8 +1,5 @@
 """Asking a server: one answer as a whole, and credentials that go to the host they are for and to
 no other.
-
-What an answer means, and how a refusal is told, is the business of those who ask: a registry of
-images, an index of packages, a service that attributes.
 """
 
 import base64

@@ -1,11 +1,9 @@
 """Makes an image from another by running scripts in it: `docker commit`, or pyxis' own way to save
 a container.
 
-What one step makes, the next one starts from; a step that is made already, or by somebody else at
-this moment, is not made again. With docker and podman all steps run in one container.
-
-Runs as a process of its own, told by a file (standard library only), so that it goes through the
-executor like a trial.
+What one step makes, the next one starts from; a step that is made already, or by another job at
+this moment, is not made again. Runs as a process of its own, so that it goes through the executor
+like a trial.
 """
 
 import fcntl
@@ -71,9 +69,7 @@ def main() -> None:
 
 
 def _made(job: ImageJob, make: Callable[[str, ImageStep], int]) -> int:
-    """The exit code of the first step that fails. The last step is why there is a job; those
-    before it may be another's too.
-    """
+    """The exit code of the first step that fails; those before the last may be another job's."""
     base = job.base
     for step in job.steps:
         name = Path(step.target).name.replace(":", "-")
@@ -96,9 +92,7 @@ def is_made(kind: str, options: Sequence[str], target: str) -> bool:
 
 
 class _OneContainer:
-    """docker and podman: one container, started from what is made already when the first step is
-    made, in which all further steps run.
-    """
+    """docker and podman: one container for all steps that are not made already."""
 
     def __init__(self, job: ImageJob) -> None:
         self._job, self._is_started = job, False

@@ -6,12 +6,10 @@ credentials, so none is ever shown as it is. Yanked releases are no candidates.
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html.parser import HTMLParser
@@ -46,7 +44,6 @@ _ACCEPT = (
     "text/html;q=0.1"
 )
 _PATIENCE = 60.0
-_DAY = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _TRUE = {"1", "true", "yes", "on"}
 _PYPI = "https://pypi.org/simple"
 _Entry = Mapping[str, Any]
@@ -107,21 +104,15 @@ def sources_of(
 
 
 def _pip_configured() -> dict[str, list[str]]:
-    """A variable counts before a file's `install`, and that before its `global`."""
-    command = (sys.executable, "-m", "pip", "config", "list")
-    variables = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    said = ""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        said = subprocess.run(
-            command, capture_output=True, text=True, env=variables, timeout=_PATIENCE, check=False
-        ).stdout
-    sections: dict[str, dict[str, list[str]]] = {"global": {}, "install": {}, ":env:": {}}
-    for line in said.splitlines():
+    """What its files and variables say; variables, which are listed last, count most."""
+    command = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
         key, _, value = line.partition("=")
-        section, _, name = key.rpartition(".")
         words = value.strip().strip("'\"").replace("\\n", " ").split()
-        sections.setdefault(section, {})[name] = words
-    return {**sections["global"], **sections["install"], **sections[":env:"]}
+        found[key.rpartition(".")[2]] = words
+    return found
 
 
 # -- what an index lists
@@ -164,7 +155,7 @@ class PackageIndex:
             and (pre or not version.is_prerelease)
         ]
         first, last = (
-            releases.get(end) or Release(text, _day_in(text))
+            releases.get(end) or Release(text)
             for end, text in zip((ends[0], ends[1]), (good, bad), strict=True)
         )
         inner = inner if ends[0] == older else inner[::-1]
@@ -176,14 +167,6 @@ def _version(text: str) -> Version | None:
         return Version(text)
     except InvalidVersion:
         return None
-
-
-def _day_in(version: str) -> float | None:
-    """Nightly builds carry their day: 2.9.0.dev20260101."""
-    with suppress(ValueError):
-        if found := _DAY.search(version):
-            return datetime.strptime(f"{found[0]}Z", "%Y%m%d%z").timestamp()
-    return None
 
 
 def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]:
@@ -199,8 +182,7 @@ def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]
     return {
         version: Release(
             str(version),
-            min((f.uploaded for f in those if f.uploaded is not None), default=None)
-            or _day_in(str(version)),
+            min((f.uploaded for f in those if f.uploaded is not None), default=None),
         )
         for version, those in found.items()
     }
@@ -219,7 +201,12 @@ def allows(requires: str | None, python: str) -> bool:
 
 def _listed(index: str, name: str) -> Iterator[IndexFile]:
     """The page of one package; a package that this index does not have is none."""
-    yield from _files(_page(f"{index.rstrip('/')}/{name}/"), name)
+    address = f"{index.rstrip('/')}/{name}/"
+    if address.startswith("file:"):
+        address += "index.html"  # as pip and uv read a directory
+        if not Path(unquote(urlsplit(address).path)).is_file():
+            return
+    yield from _files(_page(address), name)
 
 
 def _linked(place: str, name: str) -> Iterator[IndexFile]:

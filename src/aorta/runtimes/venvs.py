@@ -2,8 +2,7 @@
 
 Also a program that makes one environment, told by a file (an `EnvironmentJob`), so that it goes
 through the executor like a trial and can be killed like one; standard library only. An environment
-counts as made only once its mark is written, after everything else; the mark says where it is.
-Environments are made by `uv`, with hard links from its cache.
+counts as made only once its mark is written, after everything else.
 """
 
 import importlib.metadata
@@ -42,9 +41,7 @@ _QUIETLY = ("--quiet", "--no-config")
 
 
 def uv_program() -> str:
-    """The one beside this Python, where its wheel puts it, else on the path; raises
-    `InfrastructureError` where there is none.
-    """
+    """The one beside this Python, else on the path; raises `InfrastructureError`."""
     beside = Path(sys.executable).parent / "uv"
     if found := str(beside) if os.access(beside, os.X_OK) else shutil.which("uv"):
         return found
@@ -196,7 +193,7 @@ def make(job: EnvironmentJob, beside: Path) -> None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     if job.mark is not None:
-        Path(job.mark).write_text(place.name, encoding="utf-8")
+        Path(job.mark).touch()
 
 
 def other_versions(

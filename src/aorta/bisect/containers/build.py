@@ -1,11 +1,8 @@
-"""Version sets inside containers: one image each, made once from the bisection container and reused
-by its trials.
+"""Version sets inside containers: one image each, made once from the bisection container, which has
+every commit that the search will need.
 
-Packages come in their order: a build sees the packages before it, and later ones that it says it
-needs. So what was built of the same versions of the same packages before is used again, however
-those behind it move.
-
-The bisection container itself is got once, with every commit in it that the search will need.
+A build sees the packages before it, and later ones that it says it needs; so what was built of the
+same versions of the packages before is used again.
 """
 
 import hashlib

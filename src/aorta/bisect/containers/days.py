@@ -10,7 +10,7 @@ from aorta.bisect.containers.image import command_inside, plugin_words
 from aorta.bisect.findings import Findings, counted, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
-from aorta.bisect.trials import UNTESTABLE, ProbedCommand
+from aorta.bisect.trials import ProbedCommand
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
 from aorta.core.oracle import Deciding
@@ -18,8 +18,7 @@ from aorta.core.stats import counted as counted_words
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine.events import Listener
 from aorta.engine.question import Answer
-from aorta.runtimes.engine import is_at_hand
-from aorta.runtimes.image_registry import ImageRepository, exists, list_tags, split_reference
+from aorta.runtimes.image_registry import ImageRepository, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings, Candidates
 from aorta.search.gallop import GallopBack, GallopVerdict
 
@@ -130,9 +129,7 @@ def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:
 
 
 class ContainersExperiment:
-    """The same command in one image after the other. A day whose image is gone since the tags were
-    listed is untestable; a registry that does not answer is no fault of the day.
-    """
+    """The same command in one image after the other."""
 
     def __init__(self, test: ProbedCommand, family: Family, *, plugin: bool) -> None:
         self._test, self._family, self._plugin = test, family, plugin
@@ -140,15 +137,10 @@ class ContainersExperiment:
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         image = self._family[str(point[AXIS])]
-        place = replace(self._test.environment, image=image)
-        if not is_at_hand(place) and exists(image) is False:
-            words = f"the registry has {image} no more"
-            argv = ("sh", "-c", f'echo "$0" >&2; exit {UNTESTABLE}', words)
-            return replace(self._test.trial(trial_dir, LOCAL), argv=argv)
         if self._plugin:
             trial = self._test.trial(trial_dir, LOCAL)
             return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir)))
-        return self._test.trial(trial_dir, place)
+        return self._test.trial(trial_dir, replace(self._test.environment, image=image))
 
 
 _DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"

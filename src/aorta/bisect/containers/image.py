@@ -25,16 +25,13 @@ _OF_PYXIS = (
     ("--container-remap-root", "--no-container-remap-root"),
     ("--container-writable", "--container-readonly"),
 )
-
-
+# The variable by which a build inside a container is told of the Bazel cache.
 CACHE_OPTION = "BAZEL_CACHE_OPTION"
-"""The variable by which a build inside a container is told of the Bazel cache."""
 
 
 def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) -> str | None:
-    """The cache of builds, a directory of it made on its first use: the one that is named; else,
-    where a build can use one, a directory of this machine. Under pyxis builds run on other
-    machines, so there one must be named.
+    """The cache that is named; else, where a build can use one, a directory of this machine, which
+    under pyxis builds would not see.
     """
     if containers.bazel_cache is not None:
         if containers.bazel_cache.startswith("/"):
@@ -125,10 +122,7 @@ class ImageContents:
 
 
 class ImageReader:
-    """One image, asked by short commands to one shell in a container that lives as long as
-    questions come: to start one takes a step of srun, or a part of a second. An image does not
-    change, so nothing is asked twice.
-    """
+    """One image, asked by short commands to one shell in a container; nothing is asked twice."""
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self.environment, self._scratch = environment, scratch

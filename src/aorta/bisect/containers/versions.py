@@ -1,6 +1,4 @@
-"""The way in through containers: the two days between which it broke, then which of the versions
-inside them did it.
-"""
+"""The way in through containers: the two days, then the versions inside the two containers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,23 +65,21 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
             raise
 
 
-def plan_of_containers(spec: BisectSpec) -> dict[str, list[str]]:
+def plan_of_containers(spec: BisectSpec) -> tuple[list[str], list[str]]:
     """The days that there are, and what would be tried, a line each."""
     containers = spec.containers
     assert containers is not None
     packages = [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
     if not containers.family:
         ends = f"passing {containers.passing}, failing {containers.failing}"
-        return {"days": [], "lines": [f"containers {ends}", *packages]}
-    days = list(family := family_of(containers))
+        return [], [f"containers {ends}", *packages]
+    days = list(family_of(containers))
     most = 2 * math.ceil(math.log2(len(days))) + 1
-    lines = [
+    return days, [
         f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}",
-        f"           {family[days[-1]]} first, then back in growing steps",
         *packages,
         f"probes     at most {most} containers, then the versions between two of them",
     ]
-    return {"days": days, "lines": lines}
 
 
 def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:

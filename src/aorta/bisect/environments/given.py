@@ -1,7 +1,5 @@
-"""What people have of an environment that worked, or does not: a requirements file, a snapshot, a
-virtual environment; and where its packages come from.
-
-Each kind is read into one `GivenEnvironment`. Nothing is installed here, and no index is asked.
+"""What people have of an environment: a requirements file, a snapshot or a virtual environment, and
+where its packages come from. Nothing is installed here, and no index is asked.
 """
 
 import json
@@ -130,9 +128,7 @@ def read_environment(given: str, directory: Path, option: str) -> GivenEnvironme
 
 
 def _requirements_file(path: Path, text: str, given: str) -> GivenEnvironment:
-    """The installer reads the file itself; here it is read for where packages come from, and to
-    tell two files apart.
-    """
+    """The installer reads the file itself; here it is read for where packages come from."""
     requirements: list[str] = []
     options: list[tuple[str, str]] = []
     for raw in re.sub(r"\\\s*\n", " ", text).splitlines():
@@ -190,9 +186,7 @@ def _without_ours(lines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def version_in(line: str, version: str) -> str:
-    """What tells two installations of one package apart: its version, or the commit or address
-    that it came from.
-    """
+    """What tells two installations apart: the version, or the commit or address it came from."""
     url = line[3:].strip() if line.startswith("-e ") else line.partition(" @ ")[2]
     address, at, commit = url.partition("#")[0].rpartition("@")
     is_commit = at and url.startswith("git+") and "/" in address.partition("://")[2]

@@ -1,9 +1,8 @@
 """A bisection between two environments: which of the changed packages matter, then which release.
 
-First every changed package takes one step, from its good version to its bad one, in an order that
-can be installed; what is found is asked about again over the oldest of everything else, until
-nothing else is needed. Then the releases between are searched for those packages alone, on one
-timeline.
+First every changed package takes one step, good to bad, in an order that can be installed; what is
+found is tried over the oldest of everything else, until nothing else is needed. Then the releases
+of those packages are searched.
 """
 
 import json
@@ -134,7 +133,6 @@ class _EnvironmentSearch:
         return Environments(self.root, self.ends, self.sources, packages, command, *places)
 
     def investigate(self) -> Investigation:
-        self._adopt_ends()
         self.run.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
         main = search_versions(
             self.setting, MAIN, self.steps, more_follows=True, cannot_be=self._why_impossible
@@ -151,12 +149,6 @@ class _EnvironmentSearch:
     @property
     def _is_cut_short(self) -> bool:
         return self.run.interrupted is not None
-
-    def _adopt_ends(self) -> None:
-        """The two that were made to see what is in them are the two ends of the search."""
-        version_sets, ends = self.version_sets(self.steps), self.ends
-        for end, place in ((ends.good, GOOD_END), (ends.bad, BAD_END)):
-            version_sets.adopt({p.name: end.version(p.name) for p in self.steps}, self.root / place)
 
     def _why_impossible(self, versions: Versions) -> str | None:
         new = [p.name for p in self.steps if versions[p.name] == p.versions[-1]]
@@ -191,9 +183,7 @@ class _EnvironmentSearch:
         return set() if self._is_cut_short else needed
 
     def _without_followers(self, needed: set[str]) -> set[str]:
-        """Of packages that go together, those that another one pins exactly follow it: each of its
-        releases brings its own, so theirs are not searched.
-        """
+        """Those that another one pins exactly follow it: each of its releases brings its own."""
         pinned = {
             canonicalize_name(wanted.name)
             for name in needed
