@@ -142,9 +142,9 @@ def _culprits(outcome: Investigation) -> list[dict[str, Any]]:
     found = outcome.last
     packages = moving(found.packages)
     return [
-        said
+        entry
         for change in (found.interval.changes if found.interval else ())
-        for said in _candidates(packages[change.package], change)
+        for entry in _candidates(packages[change.package], change)
     ]
 
 
@@ -165,18 +165,18 @@ def _brought(package: Package, rank: int) -> Sequence[str]:
 
 
 def culprit(package: Package, change: Change) -> dict[str, Any]:
-    said: dict[str, Any] = {"package": package.name}
+    entry: dict[str, Any] = {"package": package.name}
     changes = package.changes
     if changes is None or package.repository is None:
-        said |= {"good": package.versions[change.rank], "bad": package.versions[change.rank + 1]}
-        said |= dict.fromkeys(("title", "author", "date", "url"))
+        entry |= {"good": package.versions[change.rank], "bad": package.versions[change.rank + 1]}
+        entry |= dict.fromkeys(("title", "author", "date", "url"))
         if package.times:
-            said["date"] = datetime.fromtimestamp(package.times[change.rank + 1], UTC).isoformat()
-        return said
+            entry["date"] = datetime.fromtimestamp(package.times[change.rank + 1], UTC).isoformat()
+        return entry
     step = changes[change.rank]
-    said |= {"good": step.good, "bad": step.bad, **_about(package, step.commit)}
-    said["removed"] = step.removed
-    return said
+    entry |= {"good": step.good, "bad": step.bad, **_about(package, step.commit)}
+    entry["removed"] = step.removed
+    return entry
 
 
 def _about(package: Package, commit: Commit) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _about(package: Package, commit: Commit) -> dict[str, Any]:
 
 
 def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    packages = dict.fromkeys(said["package"] for said in culprits)
+    packages = dict.fromkeys(entry["package"] for entry in culprits)
     return [
         {
             "package": package,
@@ -212,9 +212,9 @@ def _partner(found: FinishedSearch | None) -> dict[str, Any] | None:
     if not _has_partner(found) or found.single is None:
         return None
     package, rank = found.single
-    said = culprit(package, Change(0, rank))
-    about = {key: said[key] for key in ("title", "author", "date", "url")}
-    commit = said.get("commit") or said["bad"]
+    entry = culprit(package, Change(0, rank))
+    about = {key: entry[key] for key in ("title", "author", "date", "url")}
+    commit = entry.get("commit") or entry["bad"]
     return {"package": package.name, "commit": commit, **about, "confidence": round(found.mass, 4)}
 
 
@@ -312,13 +312,13 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
 def differently(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed unlike the first that failed, and what those said."""
     first = None
-    told: list[TrialRecord] = []
+    judged: list[TrialRecord] = []
     for record in records:
         if record.outcome is Outcome.REPRODUCED and record.failure:
             first = first or record.failure.in_any_version()
             if not same_failure(first, record.failure):
-                told.append(replace(record, outcome=Outcome.OTHER))
+                judged.append(replace(record, outcome=Outcome.OTHER))
                 continue
-        told.append(record)
-    lines = failed_differently(told)
+        judged.append(record)
+    lines = failed_differently(judged)
     return [*lines, "  --same-failure leaves such states out"] if lines else []

@@ -31,7 +31,7 @@ def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: flo
     """One line, on every surface: what was found, and how sure it is. Between environments:
     `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
     """
-    named = " and ".join(culprit_words(said) for said in culprits)
+    named = " and ".join(culprit_words(culprit) for culprit in culprits)
     if status in {"found", "pair"} and _is_of_environments(culprits):
         verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
         return f"{named} {verb} ({100 * (confidence or 0):.0f} %)"
@@ -49,7 +49,7 @@ def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: flo
 
 def _is_of_environments(culprits: Sequence[Mapping[str, Any]]) -> bool:
     """Those of one answer are named in its headline, partners too."""
-    return bool(culprits) and all("kind" in said for said in culprits)
+    return bool(culprits) and all("kind" in culprit for culprit in culprits)
 
 
 def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Findings:
@@ -101,16 +101,16 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _culprits(findings: Findings) -> Iterator[str]:
-    for said in findings.culprits[:50]:
-        verb = "taken away" if said.get("removed") else "added"
-        what = said.get("kind") or f"{said.get('commit') or said['bad']} ({verb})"
-        yield f"- **{said['package']}** {what}"
+    for culprit in findings.culprits[:50]:
+        verb = "taken away" if culprit.get("removed") else "added"
+        what = culprit.get("kind") or f"{culprit.get('commit') or culprit['bad']} ({verb})"
+        yield f"- **{culprit['package']}** {what}"
         for name in ("title", "author", "date", "url"):
-            if said.get(name):
-                yield f"  - {name}: {said[name]}"
-        if said.get("moves_with"):
-            yield f"  - moves with it, because it asks for them: {', '.join(said['moves_with'])}"
-        yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
+            if culprit.get(name):
+                yield f"  - {name}: {culprit[name]}"
+        if culprit.get("moves_with"):
+            yield f"  - moves with it, because it asks for them: {', '.join(culprit['moves_with'])}"
+        yield f"  - good: `{culprit['good']}`, bad: `{culprit['bad']}`"
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
     if findings.partner and not _is_of_environments(findings.culprits):
@@ -171,8 +171,8 @@ def summary_lines(findings: Findings) -> Iterator[str]:
     yield headline(findings.status, findings.culprits, findings.confidence)
     in_headline = _is_of_environments(findings.culprits) and findings.status in {"found", "pair"}
     several = len(findings.culprits) > 1 and not in_headline
-    for said in findings.culprits[:10] if several else []:
-        yield f"  {culprit_words(said)}"
+    for culprit in findings.culprits[:10] if several else []:
+        yield f"  {culprit_words(culprit)}"
     if findings.partner and not in_headline:
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
@@ -190,16 +190,16 @@ def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
     return f"The good side failed in {good}, the bad side in {bad}"
 
 
-def culprit_words(said: Mapping[str, Any]) -> str:
+def culprit_words(culprit: Mapping[str, Any]) -> str:
     """One line for people; of an environment what changed: `numpy 2.3.1 → 2.3.2`."""
-    if kind := said.get("kind"):
-        name = "Python" if kind == "python" else said.get("package")
-        return f"{name} {said.get('good')} → {said.get('bad')}"
-    verb = "removing" if said.get("removed") else "at"
-    commit = str(said.get("commit") or said.get("bad") or "")
-    title = f" {said['title']!r}" if said.get("title") else ""
-    author = f" by {said['author']}" if said.get("author") else ""
-    return f"{said.get('package')} {verb} {commit[:12]}{title}{author}"
+    if kind := culprit.get("kind"):
+        name = "Python" if kind == "python" else culprit.get("package")
+        return f"{name} {culprit.get('good')} → {culprit.get('bad')}"
+    verb = "removing" if culprit.get("removed") else "at"
+    commit = str(culprit.get("commit") or culprit.get("bad") or "")
+    title = f" {culprit['title']!r}" if culprit.get("title") else ""
+    author = f" by {culprit['author']}" if culprit.get("author") else ""
+    return f"{culprit.get('package')} {verb} {commit[:12]}{title}{author}"
 
 
 # -- the two states that matter, and every probe, as links

@@ -161,16 +161,16 @@ def _resolved(
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
     if request.resume is not None and not request.asks_something:
-        asked = begun_with(RunDir(prefix), KeptQuestion)
+        question = begun_with(RunDir(prefix), KeptQuestion)
     else:
         # Paths in a spec are relative to the spec.
         file = request.spec if isinstance(request.spec, Path) else None
         directory = file.resolve().parent if file else Path.cwd()
-        asked = KeptQuestion(_spec(request), directory, request.checks)
+        question = KeptQuestion(_spec(request), directory, request.checks)
     return ResolvedRequest(
-        spec=asked.spec,
-        directory=asked.directory,
-        checks=asked.checks,
+        spec=question.spec,
+        directory=question.directory,
+        checks=question.checks,
         prefix=prefix,
         executor=request.executor.open,
         listeners=listeners,
@@ -200,7 +200,7 @@ def _spec(request: BisectRequest) -> BisectSpec:
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
-    told = {
+    overrides = {
         **{name: getattr(request, name) or None for name in ("command", *_FLAGS)},
         **{name: getattr(request, name) for name in ("confidence", "timeout", "build_timeout")},
         "oracle": oracle,
@@ -208,10 +208,10 @@ def _spec(request: BisectRequest) -> BisectSpec:
         "containers": _containers(request.containers, spec.containers),
         "environments": _environments(request.environments, spec.environments),
     }
-    if told["environments"] is not None and (request.good or request.bad):
+    if overrides["environments"] is not None and (request.good or request.bad):
         raise UsageError("give either --good and --bad or --good-env and --bad-env")
     content = {name: value for name, value in vars(spec).items() if name != "env"}
-    content |= {name: value for name, value in told.items() if value is not None}
+    content |= {name: value for name, value in overrides.items() if value is not None}
     content["env"] = {**spec.env, **request.extra_env}
     return validated(BisectSpec, content, file=_FILE)
 
@@ -251,8 +251,8 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 bad=request.bad or "HEAD",
             )
         ]
-    sides = {"good": request.passing_versions, "bad": request.failing_versions}
-    for side, versions in sides.items():
+    given = {"good": request.passing_versions, "bad": request.failing_versions}
+    for side, versions in given.items():
         known = {package.name for package in packages}
         for name in versions.keys() - known:
             packages.append(PackageSpec(name=name, path=f"/opt/{name}"))

@@ -239,14 +239,14 @@ def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
 
 def _keep_log(trial: TrialSpec, build: TrialEnd) -> None:
     """Beside the words of the test. A log that cannot be written is no reason to stop."""
-    said = b""
+    log = b""
     for stream in (build.stdout, build.stderr):
         with suppress(OSError):
-            said += stream.path.read_bytes()[-_MOST_LOG:]
-    if said:
+            log += stream.path.read_bytes()[-_MOST_LOG:]
+    if log:
         with suppress(OSError):
             trial.trial_dir.mkdir(parents=True, exist_ok=True)
-            (trial.trial_dir / BUILD_LOG).write_bytes(said)
+            (trial.trial_dir / BUILD_LOG).write_bytes(log)
 
 
 def _never_ran(trial: TrialSpec) -> TrialEnd:

@@ -77,7 +77,7 @@ class RunRequest:
         return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
 
     @property
-    def asked(self) -> int:
+    def fixed_trials(self) -> int:
         """Trials that are wanted whatever they say."""
         return 0 if self.trials is None or self.stop_at_failure else self.trials
 
@@ -225,7 +225,7 @@ def _fingerprint(
         "environment": repr(what.environment),
         "variables": sorted(what.resolved_env().items()),
         "oracle": repr(what.oracle),
-        "number of trials": request.asked or repr(request.judge),
+        "number of trials": request.fixed_trials or repr(request.judge),
         **script_digests(experiment),
     }
 

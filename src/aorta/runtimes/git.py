@@ -84,7 +84,7 @@ def git_on_host(path: Path) -> RunGit:
         except FileNotFoundError:
             raise InfrastructureError("git is not installed, or not on PATH") from None
         # Not in text mode: a carriage return in a commit's title would be the end of a line.
-        out, err = (said.decode("utf-8", "replace") for said in (done.stdout, done.stderr))
+        out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
         return GitAnswer(done.returncode, out, err)
 
     return run
@@ -225,10 +225,10 @@ def without_secrets(text: str) -> str:
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
-def _commits(said: str) -> list[Commit]:
+def _commits(log: str) -> list[Commit]:
     """A line each; characters of names and titles that end a line become spaces."""
     found = []
-    for line in said.split("\n"):
+    for line in log.split("\n"):
         if line:
             sha, parents, time, date, author, title = line.split(_FIELD, 5)
             known = (sha, tuple(parents.split()), int(time))

@@ -61,9 +61,9 @@ class Launch:
         """
         for known in (*self.refusals, *_OURS):
             if known.exit_code == exit_code or (known.exit_code == ANY_CODE and exit_code):
-                said = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
-                if said:
-                    return f"{known.means}: {said[0].strip()[:300]}"
+                line = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
+                if line:
+                    return f"{known.means}: {line[0].strip()[:300]}"
         return None
 
 

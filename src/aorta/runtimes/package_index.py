@@ -235,12 +235,12 @@ def _page(address: str) -> Sequence[_Entry]:
     except HttpRefusedError as refused:
         if refused.code in {404, 410}:
             return ()
-        said = f"cannot be read: it answered {refused}"
+        problem = f"cannot be read: it answered {refused}"
     except HttpUnansweredError as wrong:
-        said = f"cannot be read: {wrong}"
+        problem = f"cannot be read: {wrong}"
     except json.JSONDecodeError:
-        said = "answers with broken JSON"
-    raise InfrastructureError(f"the package index {said}", where=without_secrets(clean))
+        problem = "answers with broken JSON"
+    raise InfrastructureError(f"the package index {problem}", where=without_secrets(clean))
 
 
 def _links(text: str) -> list[_Entry]:
@@ -256,10 +256,10 @@ class _Links(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "a":
-            said = dict(attrs)
-            path = unquote(urlsplit(urljoin("/", said.get("href") or "")).path)
+            attributes = dict(attrs)
+            path = unquote(urlsplit(urljoin("/", attributes.get("href") or "")).path)
             entry = {name.removeprefix("data-"): value for name, value in attrs}
-            yanked = "data-yanked" in said
+            yanked = "data-yanked" in attributes
             self.found.append({**entry, "filename": path.rpartition("/")[2], "yanked": yanked})
 
 

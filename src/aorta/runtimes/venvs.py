@@ -112,8 +112,8 @@ def search_path(place: Path) -> list[str]:
 
 def search_path_of(program: str) -> list[str]:
     """Where a Python looks for packages; empty where it does not run."""
-    said = _said_by(program, "import json, sys; print(json.dumps(sys.path))")
-    found: list[str] = json.loads(said) if said else []
+    printed = _said_by(program, "import json, sys; print(json.dumps(sys.path))")
+    found: list[str] = json.loads(printed) if printed else []
     return found
 
 
@@ -121,23 +121,23 @@ def distributions(paths: Sequence[str]) -> Iterator[Distribution]:
     """All that is installed there; of a name that stands twice the first, as an import finds it."""
     seen: set[str] = set()
     for found in importlib.metadata.distributions(path=list(paths)):
-        said = found.metadata
-        name = said["Name"] if "Name" in said else None  # noqa: SIM401 - it has no get
+        metadata = found.metadata
+        name = metadata["Name"] if "Name" in metadata else None  # noqa: SIM401 - it has no get
         if name and name not in seen:
             seen.add(name)
             line = _line(name, found.version, found.read_text("direct_url.json"))
-            python = said["Requires-Python"] if "Requires-Python" in said else None  # noqa: SIM401
+            python = metadata["Requires-Python"] if "Requires-Python" in metadata else None  # noqa: SIM401
             yield Distribution(name, found.version, line, found.requires or (), python)
 
 
 def _line(name: str, version: str, direct: str | None) -> str:
-    said = json.loads(direct) if direct else {}
-    url = said.get("url", "")
+    origin = json.loads(direct) if direct else {}
+    url = origin.get("url", "")
     if not url:
         return f"{name}=={version}"
-    if vcs := said.get("vcs_info"):
+    if vcs := origin.get("vcs_info"):
         return f"{name} @ {vcs.get('vcs', 'git')}+{url}@{vcs.get('commit_id', 'HEAD')}"
-    if (said.get("dir_info") or {}).get("editable"):
+    if (origin.get("dir_info") or {}).get("editable"):
         return f"-e {url.removeprefix('file://')}"
     return f"{name} @ {url}"
 
@@ -174,9 +174,9 @@ class EnvironmentJob:
 
 
 def main() -> None:
-    told = Path(sys.argv[1])
-    content = marshal.loads(told.read_bytes())  # noqa: S302 - from a process of ours
-    make(EnvironmentJob(**content), told.parent)
+    job_file = Path(sys.argv[1])
+    content = marshal.loads(job_file.read_bytes())  # noqa: S302 - from a process of ours
+    make(EnvironmentJob(**content), job_file.parent)
 
 
 def make(job: EnvironmentJob, beside: Path) -> None:
@@ -232,11 +232,11 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
             print(failed, file=sys.stderr)
             raise SystemExit(1)
         words = _installing(job, requirements, beside, no_deps=no_deps)
-        said = _failure(words, variables) if words else None
-        if said is None:
+        failure = _failure(words, variables) if words else None
+        if failure is None:
             return
-        first = first or said
-        if _NETWORK.search(said):
+        first = first or failure
+        if _NETWORK.search(failure):
             break
     for line in _conflict(first):
         print(line, file=sys.stderr)
@@ -260,9 +260,9 @@ def _installing(
     return [*words, "--prerelease=allow"] if job.pre else words
 
 
-def _conflict(said: str) -> list[str]:
+def _conflict(output: str) -> list[str]:
     """What the installer said, with its reason as the last line."""
-    lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
+    lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in output.splitlines()]
     lines = [line for line in lines if line]
     because = (at for at, line in enumerate(lines) if line.startswith("cause: Because "))
     errors = (at for at, line in enumerate(lines) if line.startswith("error: "))

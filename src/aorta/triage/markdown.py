@@ -100,6 +100,7 @@ def _notes(matrix: "MatrixReport") -> list[str]:
             "in the direction seen, and corrected for the number of cells."
         ),
         f"- Sure of all of it: {STATEMENT}.",
+        "- `speed (+N%)`: slower than the baseline, and a race may hide behind that.",
         *whys,
         (
             "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in "

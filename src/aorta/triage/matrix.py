@@ -259,11 +259,11 @@ class MatrixReport(TriageReport):
 def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     """What a reader must know before believing any row."""
     baseline = next(row for row in rows if row.name == plan.baseline.name)
-    tally, said = baseline.stats.tally, []
+    tally, doubts = baseline.stats.tally, []
     if not tally.evidence:
-        said.append(f"the baseline {baseline.name} did not run: nothing can be compared with it")
+        doubts.append(f"the baseline {baseline.name} did not run: nothing can be compared with it")
     elif not tally.reproduced:
-        said.append(
+        doubts.append(
             f"the baseline {baseline.name} never failed in {tally.evidence} trials: "
             "no mitigation can be seen to work"
         )
@@ -271,12 +271,12 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     compared = len(plan.cells) - 1 - len(plan.inert)
     caps = Caps(trials, plan.baseline.trials, max(1, compared))
     if compared and not can_decide(caps):
-        said.append(
+        doubts.append(
             f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of "
             f"{trials} may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at "
             f"least {caps.floor + 1} are needed"
         )
-    return said
+    return doubts
 
 
 def _shown(env: Mapping[str, str]) -> dict[str, str]:

@@ -72,8 +72,8 @@ class StackRun:
     def place(self, record: TrialRecord) -> tuple[PlannedCell, WorkloadRequest, TrialLabel, Path]:
         point, request = record.point, self._request(record.point)
         label = TrialLabel(request.workload, record.index)
-        asked = f"{point.purpose.value}{point.replica}"
-        folder = Path("cells", slug(self.name_of(point))) / asked
+        purpose = f"{point.purpose.value}{point.replica}"
+        folder = Path("cells", slug(self.name_of(point))) / purpose
         return self.plan.baseline, request, label, folder / label.relative_path
 
     def decided(self, event: PointDecided) -> Note:
@@ -132,8 +132,8 @@ def _candidates(plan: Plan) -> tuple[list[Mitigation], dict[str, str]]:
         elif named or reason.startswith("sets"):
             left_out[entry.name] = reason
     if not chosen:
-        said = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise SpecError(f"no mitigation can act here: {said}", where=plan.recipe.file)
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise SpecError(f"no mitigation can act here: {reasons}", where=plan.recipe.file)
     return chosen, left_out
 
 

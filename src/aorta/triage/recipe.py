@@ -218,8 +218,8 @@ def check_names(recipe: Recipe) -> None:
             recipe.environment_of(cell)
             stack_mitigations(bundles, decided={**recipe.content.extra_env, **cell.extra_env})
         except AortaError as wrong:
-            said = wrong.message if wrong.where is None else str(wrong)
-            raise SpecError(f"cell {cell.name!r}: {said}", where=where) from None
+            words = wrong.message if wrong.where is None else str(wrong)
+            raise SpecError(f"cell {cell.name!r}: {words}", where=where) from None
 
 
 def resolved_yaml(recipe: Recipe) -> str:

@@ -64,8 +64,8 @@ def triage(
             warm=True,
             **run.rules(Budget(max_seconds=request.max_wall_clock)),
         )
-        told = [_telling(run, listener) for listener in listeners()]
-        answer = session.answer(question, executor, told)
+        wrapped = [_telling(run, listener) for listener in listeners()]
+        answer = session.answer(question, executor, wrapped)
         report = run.report(answer, session.path, session.run.about()["created"], warnings)
         write_json(session.path / f"{report.NAME}.json", report.SCHEMA, report.content())
         write_atomically(report.page, report.markdown())
@@ -118,9 +118,9 @@ def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:
 
 def _telling(run: Run, listener: Listener) -> Listener:
     def listen(event: Event) -> None:
-        told = run.decided(event) if isinstance(event, PointDecided) else event
-        if told is not None:
-            listener(told)
+        passed_on = run.decided(event) if isinstance(event, PointDecided) else event
+        if passed_on is not None:
+            listener(passed_on)
 
     return listen
 

@@ -38,7 +38,7 @@ Family = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class ContainerSides:
+class ContainerPair:
     """The containers on both sides of the break; one may be unknown where versions are given."""
 
     passing: str | None
@@ -53,7 +53,7 @@ class ContainerSides:
 
 def between_days(
     run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
-) -> ContainerSides | Findings:
+) -> ContainerPair | Findings:
     search = _search(run, containers, family)
     command = command_inside(run.command(), environment)
     experiment = ContainersExperiment(command, family, plugin=containers.plugin)
@@ -67,7 +67,7 @@ def between_days(
         return _unfinished(search, answer, family, interval)
     good, bad = _sides_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
-    return ContainerSides(family[good], family[bad], interval.mass, (good, bad))
+    return ContainerPair(family[good], family[bad], interval.mass, (good, bad))
 
 
 def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:

@@ -150,12 +150,12 @@ class ImageReader:
             shell.stdin.write(question.encode())
             shell.stdin.flush()
         end = f"\n{mark}\n".encode()
-        said = bytearray()
-        while not said.endswith(end) and (new := os.read(shell.stdout.fileno(), 1 << 16)):
-            said += new
-        if not said.endswith(end):
+        answer = bytearray()
+        while not answer.endswith(end) and (new := os.read(shell.stdout.fileno(), 1 << 16)):
+            answer += new
+        if not answer.endswith(end):
             raise self._ended_early(shell.wait())
-        out, _, rest = said.removesuffix(end).decode("utf-8", "replace").partition(f"\n{mark} ")
+        out, _, rest = answer.removesuffix(end).decode("utf-8", "replace").partition(f"\n{mark} ")
         code, _, err = rest.partition("\n")
         return GitAnswer(int(code), out, err)
 
@@ -182,8 +182,8 @@ class ImageReader:
 
     def _ended_early(self, code: int) -> InfrastructureError:
         self._complaint.seek(0)
-        said = self._complaint.read().decode("utf-8", "replace")
-        refusal = self._launch.refusal(code, said) if self._launch else None
+        complaint = self._complaint.read().decode("utf-8", "replace")
+        refusal = self._launch.refusal(code, complaint) if self._launch else None
         return InfrastructureError(
             f"the container did not start: {refusal or f'its shell ended with {code}'}",
             where=str(self.environment.image),

@@ -88,20 +88,20 @@ class GivenEnvironments:
     def of(cls, spec: EnvironmentsSpec, directory: Path) -> "GivenEnvironments":
         good = read_environment(spec.good, directory, "--good-env")
         bad = read_environment(spec.bad, directory, "--bad-env")
-        said: dict[str, list[str]] = {}
+        options: dict[str, list[str]] = {}
         for option, value in (*good.options, *bad.options):
-            said.setdefault(option, []).append(value)
+            options.setdefault(option, []).append(value)
         if spec.index_url:  # what is said now is said instead of what the files say
-            said.pop("extra_index_url", None)
+            options.pop("extra_index_url", None)
         sources = sources_of(
-            spec.index_url or next(iter(said.get("index_url", ())), None),
-            [*spec.extra_index_url, *said.get("extra_index_url", ())],
+            spec.index_url or next(iter(options.get("index_url", ())), None),
+            [*spec.extra_index_url, *options.get("extra_index_url", ())],
             [
                 *(p if "://" in p else os.path.normpath(directory / p) for p in spec.find_links),
-                *said.get("find_links", ()),
+                *options.get("find_links", ()),
             ],
-            no_index=spec.no_index or "no_index" in said,
-            pre=spec.pre or "pre" in said,
+            no_index=spec.no_index or "no_index" in options,
+            pre=spec.pre or "pre" in options,
         )
         return cls(good, bad, sources)
 
@@ -114,10 +114,10 @@ def read_environment(given: str, directory: Path, option: str) -> GivenEnvironme
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as wrong:
-        said = wrong.strerror if isinstance(wrong, OSError) else "it is no text"
+        reason = wrong.strerror if isinstance(wrong, OSError) else "it is no text"
         raise UsageError(
-            f"{said}; expected a requirements file, an env.json of `aorta env probe`, or a virtual "
-            "environment",
+            f"{reason}; expected a requirements file, an env.json of `aorta env probe`, or a "
+            "virtual environment",
             where=where,
         ) from None
     is_snapshot = path.suffix == ".json" or text.lstrip().startswith("{")

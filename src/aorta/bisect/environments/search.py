@@ -128,8 +128,8 @@ class _EnvironmentSearch:
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
-        asked, command = self.run.request, replace(self.run.command(), command=self.command)
-        places = (asked.directory, asked.spec.build_timeout)
+        request, command = self.run.request, replace(self.run.command(), command=self.command)
+        places = (request.directory, request.spec.build_timeout)
         return Environments(self.root, self.ends, self.sources, packages, command, *places)
 
     def investigate(self) -> Investigation:
@@ -305,7 +305,9 @@ class _Answer:
             partner=partner,
             range=() if together else found.range,
             skipped=[
-                said for one in (*outcome.searched, *outcome.beside) for said in skipped_states(one)
+                state
+                for one in (*outcome.searched, *outcome.beside)
+                for state in skipped_states(one)
             ],
             warnings=(*search.ends.warnings, *search.warnings, *found.warnings),
             good=self._as_it_was(found.good, had["good"]),
@@ -331,21 +333,21 @@ class _Answer:
     def _culprits(self, found: Findings) -> list[dict[str, Any]]:
         """Each with what kind of thing it is; those that a failure takes together, all of them."""
         search, outcome = self.search, self.outcome
-        said = [dict(one) for one in found.culprits]
+        culprits = [dict(one) for one in found.culprits]
         if outcome.partner and outcome.partner.single and found.partner:
             package, rank = outcome.partner.single
-            said.append(_step(package.name, package.versions[rank : rank + 2]))
-        named = {one["package"] for one in said}
-        said += [
+            culprits.append(_step(package.name, package.versions[rank : rank + 2]))
+        named = {one["package"] for one in culprits}
+        culprits += [
             _step(step.name, step.versions)
             for step in search.steps
             if step.name in outcome.needed and step.name not in named
         ]
-        named = {one["package"] for one in said}
-        for one in said:
+        named = {one["package"] for one in culprits}
+        for one in culprits:
             one["kind"] = search.ends.kind_of(one["package"])
             one["moves_with"] = sorted(search.companions([one["package"]]) - named)
-        return said
+        return culprits
 
     def _listing(self, versions: Versions, had: Mapping[str, str], what: str) -> str:
         """The environment as a file that every installer reads, dependencies included."""

@@ -226,8 +226,8 @@ def _check(given: GivenEnvironment, end: TrialEnd) -> None:
         )
     if end.exit_code == 0:
         return
-    said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
-    words = without_secrets((said or [end.lost or "it said nothing"])[-1])
+    lines = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
+    words = without_secrets((lines or [end.lost or "it said nothing"])[-1])
     kind = UsageError if end.exit_code == 1 else InfrastructureError
     hint = "; what no index has is found with --find-links DIR" if kind is UsageError else ""
     raise kind(f"the environment cannot be installed: {words}{hint}", where=given.name)
@@ -370,7 +370,7 @@ class Environments(VersionSets):
     def _at(self, trial: TrialSpec, place: Path, versions: Versions) -> TrialSpec:
         variables = self._ends.settings(versions)
         unset = [name for name, value in variables.items() if value is None and name in os.environ]
-        told = {p.spec.variable: versions[p.name] for p in self._packages}
+        named = {p.spec.variable: versions[p.name] for p in self._packages}
         given = {name: value for name, value in variables.items() if value is not None}
         argv = trial.argv
         if unset:
@@ -379,6 +379,6 @@ class Environments(VersionSets):
             trial,
             argv=argv,
             cwd=self._directory,
-            env={"PYTHONNOUSERSITE": "1", **told, **given, **trial.env},
+            env={"PYTHONNOUSERSITE": "1", **named, **given, **trial.env},
             environment=Environment("environment", RuntimeKind.VENV, venv=str(place.absolute())),
         )
