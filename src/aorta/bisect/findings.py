@@ -226,8 +226,7 @@ def skipped_states(main: FinishedSearch) -> Iterator[dict[str, Any]]:
     whys |= main.undecided
     for vector in sorted(main.search.untestable):
         point = main.search.timeline.point(vector, Purpose.PROBE, 0)
-        why = whys.get(point.config_key, "skipped as asked")
-        yield {"versions": main.versions(vector), "why": why}
+        yield {"versions": main.versions(vector), "why": whys.get(point.config_key, "")}
 
 
 def _warnings(outcome: Investigation) -> Iterator[str]:

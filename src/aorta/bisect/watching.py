@@ -108,11 +108,8 @@ class LogFiles:
 
     def _keep_outputs(self, place: Path) -> None:
         for name in (BUILD_LOG, "stdout.log", "stderr.log"):
-            with (
-                suppress(OSError),
-                (place / name).open(encoding="utf-8", errors="replace") as output,
-            ):
-                for line in output:
+            with suppress(OSError), (place / name).open(encoding="utf-8", errors="replace") as log:
+                for line in log:
                     _write(self._debug, f"  {name} | {line.rstrip()}")
 
     def _note(self, event: events.TrialEnded) -> None:
