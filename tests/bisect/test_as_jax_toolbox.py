@@ -2,15 +2,12 @@
 the docker group.
 """
 
-import getpass
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +16,14 @@ import yaml
 
 from aorta.bisect.spec import PackageSpec
 from aorta.cli.jax_toolbox_triage import with_sources
-from support.aorta_cli import ROOT, Finished, aorta, environ, start_aorta
+from support.aorta_cli import ROOT, Finished, aorta, environ
 from support.git_images import with_git
 from support.git_repositories import Repository
 from support.nightly import CULPRIT, World, day
 from support.services.engines import DockerEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
-from support.waiting import patience, wait_until
+from support.waiting import patience
 
 USER, GROUP = 4242, 4343  # nobody on this machine; the group is the one that may use the engine
 DAYS = [day(2), day(3)]
@@ -278,7 +275,7 @@ def _plugin(place: Path) -> list[str]:
 
 @pytest.mark.xdist_group("docker")
 @pytest.mark.parametrize("runtime", ["docker", "plugin"])
-def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
+def test_from_two_containers_to_the_commit_with_its_flags(
     docker_engine: DockerEngine,
     oci_registry: Registry,
     world: World,
@@ -307,18 +304,14 @@ def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
     done = triage(*words, *test, cwd=tmp_path, env=env)
     assert done.exit_code == 0, done.stderr
     [out] = tmp_path.glob("triage-*")
-    summary = json.loads((out / "summary.json").read_text())
-    assert summary["result"]["jax_bad"] == world.culprit
-    assert {"jax_good", "xla_ref", "container"} <= summary["result"].keys()
-    ran = summary["versions"]
-    assert {"build_time", "container", "metrics", "output_directory", "result"} <= ran[0].keys()
-    assert {record["result"] for record in ran} == {"TestExecutionOutcome.TEST_YIELDED_RESULTS"}
-    assert all(Path(record["output_directory"]).is_dir() for record in ran)
+    result = json.loads((out / "result.json").read_text())
+    assert result["culprits"][0]["bad"] == world.culprit
+    assert result["good"]["xla"] == result["bad"]["xla"] == world.xla[4]
     for link in ("first-known-bad", "last-known-good"):
         assert (out / link / "where").read_text() == "/opt/xla\n"
     if runtime == "plugin":
         given = (tmp_path / "given").read_text().split()
-        assert len(given) == len(ran)
+        assert len(given) == result["tests"]
         tags = json.loads(oci_registry.get("/v2/triage/states/tags/list"))["tags"]
         assert {f"{oci_registry.address}/triage/states:{tag}" for tag in tags} == set(given)
         assert all(tag.startswith("night-") for tag in tags)
@@ -330,116 +323,47 @@ def test_from_two_containers_to_the_commit_with_its_flags_and_its_summary(
     assert (other.exit_code, "command" in other.stderr) == (2, True), other.stderr
     gone_on = triage(*again, *test, cwd=tmp_path, env=env)
     assert gone_on.exit_code == 0, gone_on.stderr
-    assert json.loads((out / "summary.json").read_text())["result"] == summary["result"]
+    assert json.loads((out / "result.json").read_text())["culprits"] == result["culprits"]
     assert "building" not in gone_on.stderr
-
-
-@dataclass(frozen=True)
-class Built:
-    """A bisection whose first build waited until it was seen."""
-
-    out: Path
-    cache: Path
-    said: str
-    left_behind: str
-
-    @property
-    def result(self) -> Any:
-        return json.loads((self.out / "result.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def built(
-    docker_engine: DockerEngine, world: World, tmp_path_factory: pytest.TempPathFactory
-) -> Built:
-    place = tmp_path_factory.mktemp("built")
-    good, bad = (docker_engine.import_image(r, f"slow-{s}:1") for s, r in world.rootfs.items())
-    spec, gate = place / "bisect.yaml", place / "gate"
-    gate.mkdir()
-    build = (
-        "echo '[3 of 9] compiling the mask'; until [ -e /gate/open ]; do sleep 0.1; done; "
-        "place=${BAZEL_CACHE_OPTION#--bazel-cache=}; [ -e $place/warm ] || echo full >> "
-        "$place/log; "
-        "touch $place/warm; cat /opt/jax/number >> $place/log; cp /opt/jax/broken /installed"
-    )
-    xla = {"name": "xla", "path": "/opt/xla", "good": world.xla[4], "bad": world.xla[6]}
-    spec.write_text(yaml.safe_dump({"packages": [*world.few(build), xla]}))
-    out, cache = place / "out", place / "deep" / "cache"
-    running = start_aorta(
-        *("bisect", "--passing-container", good, "--failing-container", bad, "--spec", spec),
-        *("--output-prefix", out, "--no-checks", "-v", f"{gate}:/gate"),
-        *("--bazel-cache", cache, "sh", "-c", "seq 3000; test-jax.sh"),
-        cwd=place,
-        env=docker_engine.environ,
-    )
-    info = out / "info.log"
-
-    def says(words: str) -> bool:
-        return info.exists() and words in info.read_text()
-
-    wait_until(lambda: says(": [3 of 9] compiling the mask"), "word of a build that goes on")
-    (gate / "open").touch()
-    _, stderr = running.communicate(timeout=patience())
-    assert running.returncode == 0, stderr
-    return Built(out, cache, stderr.decode(), docker_engine("images").stdout)
 
 
 @pytest.mark.xdist_group("docker")
 def test_builds_share_a_cache_and_what_was_built_of_the_same_packages_before(
-    built: Built, world: World
+    docker_engine: DockerEngine, world: World, tmp_path: Path
 ) -> None:
     """A cache that is named is made on its first use. The packages behind a build do not build it
     again.
     """
-    result = built.result
-    assert result["status"] == "found", built.said
+    good, bad = (docker_engine.import_image(r, f"slow-{s}:1") for s, r in world.rootfs.items())
+    build = (
+        "place=${BAZEL_CACHE_OPTION#--bazel-cache=}; "
+        "[ -e $place/warm ] || echo full >> $place/log; "
+        "touch $place/warm; cat /opt/jax/number >> $place/log; cp /opt/jax/broken /installed"
+    )
+    xla = {"name": "xla", "path": "/opt/xla", "good": world.xla[4], "bad": world.xla[6]}
+    spec, cache = tmp_path / "bisect.yaml", tmp_path / "deep" / "cache"
+    spec.write_text(yaml.safe_dump({"packages": [*world.few(build), xla]}))
+    done = aorta(
+        *("bisect", "--json", "--passing-container", good, "--failing-container", bad),
+        *("--spec", spec, "--output-prefix", tmp_path / "out", "--no-checks"),
+        *("--bazel-cache", cache, "sh", "-c", "seq 3000; test-jax.sh"),
+        cwd=tmp_path,
+        env=docker_engine.environ,
+    )
+    result = done.json()
+    assert result["status"] == "found", done.stderr
     assert result["culprits"][0]["bad"] == world.culprit
-    log = (built.cache / "log").read_text().split()
+    log = (cache / "log").read_text().split()
     assert log.count("full") == 1
     numbers = [word for word in log if word != "full"]
     assert len(numbers) == len(set(numbers)) < result["builds"]  # once a version of jax
-    assert "aorta-bisect" not in built.left_behind
-
-
-@pytest.mark.xdist_group("docker")
-def test_while_it_builds_it_says_what_for_how_long_and_the_last_line(
-    built: Built, world: World
-) -> None:
-    said, out = built.said, built.out
-    what = f"jax@{world.jax[CULPRIT + 1][:10]} xla@{world.xla[6][:10]}"
-    assert f"building {what}\n" in said
-    assert re.search(rf"building {what} for \S+: \[3 of 9\] compiling the mask", said)
-    assert "Build completed in " in said
-    assert str(out / "debug.log") in said
-    debug = (out / "debug.log").read_text()
-    assert "build.log | [3 of 9] compiling the mask\n" in debug
-    assert all(f"stdout.log | {n}\n" in debug for n in (1, 1500, 3000))  # whole, not its end
-    # the first estimate knows how long a build takes: the first one waited for seconds
-    left = re.search(r"about (\d+) more tests, ([\d.]+)s", said)
-    assert left is not None
-    assert float(left[2]) > 2 * int(left[1])
-
-
-@pytest.mark.xdist_group("docker")
-def test_a_default_cache_of_somebody_else_is_refused_before_anything_runs(
-    docker_engine: DockerEngine, tmp_path: Path
-) -> None:
-    place = tmp_path / f"{getpass.getuser()}-bazel-triage-cache"
-    place.mkdir()
-    os.chown(place, USER, USER)
-    done = aorta(
-        *("bisect", "--passing-container", "none:1", "--failing-container", "none:2", "true"),
-        cwd=tmp_path,
-        env={**docker_engine.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert done.exit_code == 2
-    assert "somebody else" in done.stderr
+    assert "aorta-bisect" not in docker_engine("images").stdout
 
 
 def in_two_containers(
     engine: DockerEngine, sides: dict[str, tuple[Rootfs, list[str]]], cwd: Path, *words: str | Path
 ) -> tuple[dict[str, Any], Path]:
-    """The run between a good and a bad image; what `summary.json` says, and its directory."""
+    """The run between a good and a bad image; its result, and its directory."""
     good, bad = (
         engine.import_image(rootfs, f"{cwd.name.lower()}-{side}:1", changes)
         for side, (rootfs, changes) in sides.items()
@@ -452,7 +376,7 @@ def in_two_containers(
     )
     [out] = cwd.glob("triage-*")
     assert done.exit_code == 0, done.stderr
-    return json.loads((out / "summary.json").read_text()), out
+    return json.loads((out / "result.json").read_text()), out
 
 
 @pytest.mark.xdist_group("docker")
@@ -476,7 +400,7 @@ def test_scripts_install_libraries_beside_packages_that_stand_still_where_it_is_
         "grep -q 3 /opt/jax/number && grep -q 2 /opt/xla/number && grep -q '12.1 1' /cublas"
     )
     versions = {"good": ("12.1", "8"), "bad": ("12.2", "9")}
-    summary, out = in_two_containers(
+    result, out = in_two_containers(
         docker_engine,
         {
             side: (rootfs, [f"ENV CUBLAS_VERSION={blas} CUDNN_VERSION={dnn}"])
@@ -486,9 +410,9 @@ def test_scripts_install_libraries_beside_packages_that_stand_still_where_it_is_
         *("--build-scripts", "/scripts", "--passing-versions", still, "--failing-versions", still),
         *("--transformer-engine-ccache-env", "REMOTE_STORE=redis", "sh", "-c", test),
     )
-    found = summary["result"]
-    assert (found["CUBLAS_good"], found["CUBLAS_bad"]) == ("12.1", "12.2")
-    assert (found["jax_ref"], found["xla_ref"]) == (world.jax[3], world.xla[2])
+    [culprit] = result["culprits"]
+    assert (culprit["package"], culprit["good"], culprit["bad"]) == ("CUBLAS", "12.1", "12.2")
+    assert (result["bad"]["jax"], result["bad"]["xla"]) == (world.jax[3], world.xla[2])
     assert (out / "first-known-bad" / "seen").read_text() == "redis --ccache\n12.2 1\n"
     assert "CUDNN is 8 and 9, and /scripts has no script" in (out / "report.md").read_text()
 
@@ -520,7 +444,7 @@ def test_ends_beside_the_main_branch_are_fetched_and_compared_on_it(
     flags: tuple[str, ...] = ("--main-branch", "trunk")
     if rehashed:
         flags = ("--workaround-buggy-container", "jax", "--cherry-pick", f"jax:{ends['good']}")
-    summary, _ = in_two_containers(
+    result, out = in_two_containers(
         docker_engine,
         {
             side: (
@@ -535,7 +459,8 @@ def test_ends_beside_the_main_branch_are_fetched_and_compared_on_it(
         *("--override-remotes", "jax:/remote", "-v", f"{jax.path}:/remote", *flags),
         *("sh", "-c", "test $(cat /opt/jax/number) -lt 4"),
     )
-    assert (summary["result"]["jax_good"], summary["result"]["jax_bad"]) == (trunk[3], trunk[4])
-    tried = {record["jax"] for record in summary["versions"]}
-    assert tried <= {*trunk, ends["bad"]}
-    assert trunk[1] in tried
+    [culprit] = result["culprits"]
+    assert (culprit["good"], culprit["bad"]) == (trunk[3], trunk[4])
+    tried = {path.name.split("-")[1] for path in (out / "probes").iterdir()}
+    assert tried <= {sha[:16] for sha in (*trunk, ends["bad"])}
+    assert trunk[1][:16] in tried

@@ -94,9 +94,9 @@ def test_the_release_of_one_of_several_changed_packages_is_named(
         )
         assert shown.returncode == code, shown.stderr
     out = tmp_path / "out"
-    kept = (out / "first-known-bad" / "bad.txt").read_text()
+    kept = (out / "bad.txt").read_text()
     assert {"culprit==1.3", "plain==0.1"} <= set(kept.splitlines())
-    assert "culprit==1.2" in (out / "last-known-good" / "good.txt").read_text()
+    assert "culprit==1.2" in (out / "good.txt").read_text()
     assert (out / "report.md").read_text().startswith("# culprit 1.2 → 1.3 brings the failure")
     assert not (out / ".aorta" / "environments").exists()
     again = aorta("bisect", "--resume", out, "--json")
@@ -188,15 +188,6 @@ def test_a_state_is_judged_only_by_what_was_installed(tmp_path: Path, index: Pla
     assert ("graft", "1.1", "2.0") in culprits(done)
     assert done.json()["status"] == "found"
     assert done.json()["bad"]["graft"] == "2.0"
-
-
-def test_two_sides_that_say_the_same_install_nothing(tmp_path: Path) -> None:
-    for name in ("good.txt", "bad.txt"):
-        frozen(tmp_path / name, {"no-such-package-anywhere": "1.0"})
-    done = bisect(tmp_path, None, "--", "true")
-    assert done.exit_code == 2
-    assert "nothing differs between the two environments" in done.stderr
-    assert "making both" not in done.stderr
 
 
 def test_a_release_gets_what_it_needs_of_a_package_that_does_not_matter(
@@ -473,7 +464,6 @@ version = "2.0"
         ("bad.txt", "-r gone.txt\n", "No such file or directory (os error 2)"),
         ("bad.txt", "", "it names no package"),
         ("bad.txt", "alpha==7.7\n", "the environment cannot be installed"),
-        ("uv.lock", "a = 1\n", "uv export --frozen"),
         ("bad.json", "{}", "it is no env.json"),
         ("none.txt", None, "No such file"),
         ("bad.txt", "alpha==1.0\n", "nothing differs between the two environments"),
@@ -491,7 +481,6 @@ def test_a_side_that_cannot_be_used_is_one_clear_line(
     assert says in done.stderr
     assert len([line for line in done.stderr.splitlines() if line.startswith("aorta:")]) == 1
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_is_run_by_the_environments_own_python(

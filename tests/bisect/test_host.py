@@ -348,7 +348,7 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 33)
     done = bisect(repository, tmp_path / "out", "--good", shas[0], "--dry-run", *fails_from(20))
     assert done.exit_code == 0
-    assert done.json()["changes"] == 32
+    assert done.json()["packages"][0]["commits"] == 32
     assert 5 <= done.json()["expected_builds"] <= 9
     assert not (tmp_path / "out").exists()
 

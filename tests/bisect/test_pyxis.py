@@ -92,7 +92,7 @@ def test_a_command_that_the_image_does_not_have_is_said_at_once(
 ) -> None:
     done = bisect(tmp_path / "out", slurm_cluster, template, "--", "no-such-command")
     assert done.exit_code == 5
-    assert "it could not be run" in done.stderr
+    assert "neither good nor bad" in done.stderr
     assert "no-such-command" in done.stderr
     assert left_behind(tmp_path / "out", slurm_cluster) == []
 

@@ -93,19 +93,6 @@ def test_a_registry_that_cannot_be_asked_is_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_images_removed_after_they_were_listed_are_gone_around(
-    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
-) -> None:
-    template = world.publish(oci_registry, "nightly/removed", DAYS, first_bad=FIRST_BAD)
-    running = started(tmp_path, docker_engine, template)
-    for gone in (day(2), day(4)):
-        oci_registry.remove("nightly/removed", f"jax-{gone}")
-    out, err = running.communicate(timeout=patience())
-    assert running.returncode == 0, err
-    assert f'"last_good": "{template.format(container="jax", date=day(1))}"' in out.decode()
-    assert b"no more" in err
-
-
 def test_a_registry_that_goes_away_stops_the_run_and_says_so(
     docker_engine: DockerEngine, frail_registry: Registry, world: World, tmp_path: Path
 ) -> None:
@@ -118,14 +105,3 @@ def test_a_registry_that_goes_away_stops_the_run_and_says_so(
     assert b"Traceback" not in err
     assert docker_engine.containers() == []
     assert (tmp_path / "out" / "result.json").exists()
-
-
-def test_a_misspelt_family_is_told_which_there_are(
-    tmp_path: Path, docker_engine: DockerEngine, oci_registry: Registry, world: World
-) -> None:
-    template = world.publish(oci_registry, "nightly/spelt", DAYS[:2], first_bad=DAYS[1])
-    words = ("--container=jaxx", f"--container-url-template={template}", "--json")
-    done = aorta("bisect", *words, "--", "true", cwd=tmp_path, env=docker_engine.environ)
-    assert done.exit_code == 3
-    assert "no container like jaxx-{date}" in done.stderr
-    assert "there are jax" in done.stderr

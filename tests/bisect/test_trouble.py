@@ -3,7 +3,6 @@
 import os
 import subprocess
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import yaml
 from support.aorta_cli import Finished, aorta
 from support.git_repositories import Repository, numbered
 from support.services import requirements
-from support.waiting import patience
 
 FAILS_FROM_6 = ("--", "sh", "-c", "test $(cat number) -lt 6")
 
@@ -136,24 +134,3 @@ def test_a_disk_that_fills_up_ends_the_run_with_one_line_and_it_goes_on_where_th
     found = aorta(*resumed, cwd=repository.path).json()
     assert found["culprits"][0]["bad"] == shas[20]
     assert found["resumed_trials"] > 0
-
-
-def test_a_run_that_nobody_named_makes_way_for_another_of_the_same_second(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 3)
-    now = datetime.now().astimezone()
-    taken = [
-        repository.path / f"{now + timedelta(seconds=n):bisect-%Y-%m-%d-%H-%M-%S}"
-        for n in range(round(patience()))
-    ]
-    for path in taken:
-        path.mkdir()
-        (path / "report.md").write_text("of another run")
-    words = ("--good", shas[0], "--no-checks", "--", "sh", "-c", "test $(cat number) -lt 2")
-    done = aorta("bisect", "--json", *words, cwd=repository.path)
-    assert done.exit_code == 0, done.stderr
-    (own,) = set(repository.path.glob("bisect-*")) - set(taken)
-    assert own.name.endswith("-2")
-    assert {(path / "report.md").read_text() for path in taken} == {"of another run"}
-    again = aorta("bisect", "--output-prefix", taken[0], *words, cwd=repository.path)
-    assert again.exit_code == 2
-    assert "choose another --output-prefix" in again.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.aorta_cli import COMMAND, Finished, aorta, environ
+from support.aorta_cli import Finished, aorta
 from support.git_repositories import Repository, numbered
 
 SEARCH = ("bisect", "--json", "--no-checks")
@@ -68,32 +68,6 @@ def test_a_repository_that_git_does_not_trust_is_said_to_be_another_users(tmp_pa
     }
     found = bisect(repository.path, tmp_path / "out", *words, env={**other, **trusted}).json()
     assert found["culprits"][0]["bad"] == shas[3]
-
-
-def test_a_repository_that_is_read_only_is_bisected(tmp_path: Path) -> None:
-    repository, shas = numbered(tmp_path / "repo", 5)
-    path, out = repository.path, tmp_path / "out"
-    mounted = f"mount --bind {path} {path} && mount -o remount,ro,bind {path} && cd {path} && "
-    words = (*SEARCH, "--output-prefix", str(out), "--good", shas[0], *fails_from(3))
-    done = subprocess.run(
-        (
-            "unshare",
-            "--mount",
-            "--map-root-user",
-            "sh",
-            "-c",
-            f'{mounted} exec "$@"',
-            "sh",
-            *COMMAND,
-            *words,
-        ),
-        env=environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f'"bad":"{shas[3]}"' in done.stdout.replace(" ", ""), done.stderr
-    assert repository.worktrees() == [str(path)]
 
 
 def test_a_shallow_clone_says_how_to_get_the_rest(tmp_path: Path) -> None:

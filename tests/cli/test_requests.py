@@ -36,7 +36,7 @@ LINES = {
     "bisect": (
         "bisect --good a --bad b --good-env f --bad-env g --index-url u --extra-index-url v "
         "--find-links d --no-index "
-        "--pre --spec s --find-fix --first-parent --skip a..b "
+        "--pre --spec s --find-fix --first-parent "
         "--confidence 0.9 "
         "--container jax --container-runtime docker --container-url-template t --start-date d "
         "--end-date e "
@@ -75,7 +75,7 @@ NOT_ON_A_COMMAND_LINE = {
     "run": {"cwd", "stop_at_failure", "max_wall_clock", "retries", "run_dir", "seen"},
     "reduce": {"fixed_by", "run_dir", "seen", "ticket"},
     "triage": {"max_wall_clock", "run_dir"},
-    "bisect": {"summary"},
+    "bisect": set(),
     "diverge": {"cwd", "max_wall_clock", "name", "run_dir"},
     "solve": {"directory", "source"},
     "bundle": {"timeout"},

@@ -82,7 +82,7 @@ def test_what_an_interrupted_run_says_goes_on_with_it_from_elsewhere_too(tmp_pat
     command = shlex.split(err.decode().partition("go on with: ")[2])
     assert command[:3] == ["aorta", "run", "--resume"], err
     planned = aorta(*command[1:], "--dry-run", cwd=elsewhere)
-    assert f"  in        {work}" in planned.stderr.splitlines()
+    assert planned.stderr.splitlines()[0].endswith(f"in local, {work}")
     done = aorta(*command[1:], "--json", cwd=elsewhere)
     assert done.exit_code == 0, done.stderr
     assert len(done.json()["trials"]) == 3

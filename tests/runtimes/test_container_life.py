@@ -5,22 +5,17 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind
-from aorta.runtimes.containers import options_of_run, sweep
 from aorta.runtimes.engine import ENGINES, client_of, image_named, present_image
 from aorta.runtimes.launch import launch_for
-from aorta.runtimes.owner import Owner
-from support.aorta_cli import ROOT
 from support.launched import clean_up, finished, make_trial, started
 from support.processes import catches
 from support.services.engines import DockerEngine, Engine, PodmanEngine
@@ -73,29 +68,6 @@ def test_a_command_that_is_not_in_the_image_is_never_a_plain_failure(
     assert done.returncode == 127 or launch_for(trial).refusal(done.returncode, done.stderr)
 
 
-@pytest.mark.parametrize("words", [("sh", "-c", "pwd; echo $SAID $PATH; exit 3"), ("no-such",)])
-def test_a_trial_in_a_container_that_is_there_is_as_in_one_of_its_own(
-    engine: Engine, busybox: Rootfs, tmp_path: Path, words: tuple[str, ...]
-) -> None:
-    """The same words, variables, working directory and entrypoint; it ends with the trial."""
-    entry = json.dumps(["sh", "-c", 'SAID="$SAID by entry" exec "$@"', "sh"])
-    changes = ["WORKDIR /tmp", *([f"ENTRYPOINT {entry}"] if words[0] == "sh" else [])]
-    image = engine.import_image(busybox, f"aorta-test/entry:{len(changes)}", changes)
-    layers = {"SAID": "a layer", "PATH": "/bin"}
-    place = engine.environment(image, "--workdir=")
-    alone = make_trial(tmp_path, place, *words, env=layers)
-    run = ("run", "--detach", "--name=kept", *options_of_run(alone), image, "sleep", "600")
-    engine(*(word for word in run if word not in engine.argv))
-    inside = replace(alone, environment=replace(place, container="kept"))
-    ends = [finished(trial) for trial in (alone, inside)]
-    if words[0] == "sh":
-        assert {end.returncode for end in ends} == {3}
-        assert {end.stdout for end in ends} == {"/tmp\na layer by entry /bin\n"}
-    else:
-        assert ends[1].returncode == 127
-    wait_until(lambda: engine.containers() == [], "the engine to remove it")
-
-
 def test_the_name_and_the_labels_say_whose_container_it_is(engine: Engine, tmp_path: Path) -> None:
     launch = launch_for(make_trial(tmp_path, engine.environment(IMAGE), "sleep", "60"))
     assert launch.container is not None
@@ -107,7 +79,6 @@ def test_the_name_and_the_labels_say_whose_container_it_is(engine: Engine, tmp_p
     assert labels["aorta.pid"] == str(os.getpid())
     assert labels["aorta.trial"] == "t1"
     assert labels["aorta.image"] == IMAGE
-    assert labels["aorta.owner"] == Owner.of_this_process().label
 
 
 def test_cleanup_removes_a_container_whose_client_was_killed(
@@ -171,49 +142,6 @@ def test_cleanup_of_a_trial_that_never_started_is_harmless(engine: Engine, tmp_p
     assert engine.containers() == []
 
 
-def test_a_dead_owners_containers_are_swept_and_a_living_ones_stay(
-    engine: Engine, tmp_path: Path
-) -> None:
-    environment = engine.environment(IMAGE)
-    orphan = abandoned_container(engine, tmp_path)
-    launch = launch_for(make_trial(tmp_path, environment, "sleep", "600"))
-    with started(launch):
-        assert eventually(lambda: runs(engine, launch.container), every=0.1)
-        assert sweep(environments=[environment]) == (orphan,)
-        assert engine.containers() == [launch.container]
-        assert sweep(Owner.of_this_process(), [environment]) == (launch.container,)
-        assert engine.containers() == []
-
-
-def abandoned_container(engine: Engine, tmp_path: Path) -> str:
-    """The name of a running container whose owner was killed before it could clean up."""
-    program = tmp_path / "owner.py"
-    program.write_text(
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from support.launched import make_trial, started\n"
-        "from aorta.core.trial import Environment, RuntimeKind\n"
-        "from aorta.runtimes.launch import launch_for\n"
-        f"box = Environment('box', RuntimeKind({str(engine.kind)!r}), {IMAGE!r},"
-        f" options={engine.options!r})\n"
-        f"launch = launch_for(make_trial(Path({str(tmp_path)!r}), box, 'sleep', '600'))\n"
-        "with started(launch):\n"
-        "    print(launch.container, flush=True)\n"
-        "    time.sleep(600)\n"
-    )
-    path = os.pathsep.join((str(ROOT / "src"), str(ROOT / "tests")))
-    environ = {**os.environ, "PYTHONPATH": path}
-    with subprocess.Popen(
-        (sys.executable, str(program)), env=environ, stdout=subprocess.PIPE, text=True
-    ) as owner:
-        assert owner.stdout is not None
-        name = owner.stdout.readline().strip()
-        assert eventually(lambda: runs(engine, name), every=0.1)
-        owner.kill()
-    assert runs(engine, name)
-    return name
-
-
 def test_the_digest_is_the_registrys_and_a_missing_image_is_pulled(
     engine: Engine, oci_registry: Registry, busybox: Rootfs, tmp_path: Path
 ) -> None:
@@ -270,7 +198,6 @@ def test_an_engine_that_is_not_installed_is_one_clear_line(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfrastructureError, match=f"{kind} is not installed.*apt-get install"):
         launch_for(make_trial(tmp_path, Environment("box", kind, "any:1"), "true"))
-    assert sweep() == ()
 
 
 @pytest.mark.xdist_group("docker")
@@ -282,7 +209,6 @@ def test_an_engine_that_does_not_answer_is_one_clear_line(
         InfrastructureError, match=r"docker engine does not answer: .*systemctl start docker"
     ):
         launch_for(make_trial(tmp_path, nowhere, "true"))
-    assert sweep(environments=[nowhere]) == ()
 
 
 def test_an_environment_without_an_image_is_the_users_error(engine: Engine, tmp_path: Path) -> None:

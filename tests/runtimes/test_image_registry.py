@@ -3,7 +3,6 @@
 import base64
 import http.server
 import json
-import os
 import threading
 import urllib.error
 import urllib.request
@@ -142,21 +141,6 @@ def test_a_registry_that_wants_a_login_gets_the_one_docker_keeps(
         assert "wrong" not in str(refused.value)
         login(tmp_path / "right", host, _USER, monkeypatch)
         assert sorted(list_tags(repository)) == ["a", "b"]
-
-
-@pytest.mark.xdist_group("docker")
-def test_a_credential_helper_is_asked(
-    oci_registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    push_tags(oci_registry, "team/helped", ["a"])
-    helper = tmp_path / "docker-credential-test"
-    helper.write_text('#!/bin/sh\necho \'{"Username": "ann", "Secret": "hunter2"}\'\n')
-    helper.chmod(0o755)
-    (tmp_path / "config.json").write_text('{"credsStore": "test"}')
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    with gate(oci_registry, "Bearer") as host:
-        assert list_tags(ImageRepository.of(f"{host}/team/helped")) == ["a"]
 
 
 @pytest.mark.xdist_group("docker")

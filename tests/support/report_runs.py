@@ -235,7 +235,7 @@ def _cell(say: Say, name: str, environment: str, failed: int, of: int, call: str
         "failed_count": failed, "passed_count": of - failed, "other_count": 0, "error_count": errors,
         "interval": {"low": max(0.0, failed / of - 0.24), "high": min(1.0, failed / of + 0.24)} if of else {"low": 0, "high": 1},
         "call": call, "why": say("no library on this platform reads it") if call == "inert" else "",
-        "p_value_holm": 0.0004 if call == "works" else 0.6 if of else None, "trials_needed": 6 if call == "no effect" else None,
+        "p_value_holm": 0.0004 if call == "works" else 0.6 if of else None,
         "min_step_time_ms": times[0] if of else 0, "p50_step_time_ms": times[20] if of else 0,
         "p90_step_time_ms": times[36] if of else 0, "max_step_time_ms": times[-1] if of else 0,
         "steps_counted": len(times), "step_times_ms": times, "step_time_ratio": slow if of else None,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.errors import AortaError
-from aorta.triage.request import TriageRequest, build_recipe_from_flags
+from aorta.triage.request import TriageRequest, recipe_of
 from support.aorta_cli import aorta
 from support.triage_runs import BASELINE, FIXED, document, written
 
@@ -40,7 +40,7 @@ def flags(
 
 
 def test_the_cells_are_the_product_of_the_axes() -> None:
-    recipe = build_recipe_from_flags(flags(["none", "xnack"], ["local", "image:a/b:1"]))
+    recipe = recipe_of(flags(["none", "xnack"], ["local", "image:a/b:1"]))
     names = [cell.name for cell in recipe.content.cells]
     inline = recipe.content.cells[1].environment_name
     assert names == ["none-local", f"none-{inline}", "xnack-local", f"xnack-{inline}"]
@@ -64,7 +64,7 @@ def test_the_cells_are_the_product_of_the_axes() -> None:
 )
 def test_flags_are_held_to_the_rules_of_a_recipe(wrong: TriageRequest, place: str) -> None:
     with pytest.raises(AortaError) as caught:
-        build_recipe_from_flags(wrong)
+        recipe_of(wrong)
     assert place in str(caught.value)
 
 
@@ -75,7 +75,7 @@ def boxes(folder: Path, *names: str) -> Path:
 
 def test_an_environment_whose_name_is_no_path_is_usable_in_both_modes(tmp_path: Path) -> None:
     sidecar = boxes(tmp_path, "rocm:6/a")
-    recipe = build_recipe_from_flags(flags(environments=["rocm:6/a"], sidecars=[sidecar]))
+    recipe = recipe_of(flags(environments=["rocm:6/a"], sidecars=[sidecar]))
     cell = recipe.content.cells[0]
     assert (cell.name, cell.environment) == ("none-rocm_6_a", "rocm:6/a")
 
@@ -83,7 +83,7 @@ def test_an_environment_whose_name_is_no_path_is_usable_in_both_modes(tmp_path: 
 def test_flag_cells_that_would_share_a_directory_are_refused(tmp_path: Path) -> None:
     sidecar = boxes(tmp_path, "a/b", "a:b")
     with pytest.raises(AortaError, match="the name 'none-a_b' stands twice"):
-        build_recipe_from_flags(flags(environments=["a/b", "a:b"], sidecars=[sidecar]))
+        recipe_of(flags(environments=["a/b", "a:b"], sidecars=[sidecar]))
 
 
 def test_what_a_recipe_says_cannot_be_said_beside_it(tmp_path: Path) -> None:

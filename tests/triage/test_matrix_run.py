@@ -53,9 +53,7 @@ def test_three_against_three_is_not_called_significant(tmp_path: Path) -> None:
     fixed = by_name(matrix)["fixed"]
     assert (fixed["trials"], fixed["call"]) == (3, "not known")
     assert fixed["p_value"] == 0.05
-    assert fixed["trials_needed"] == 1
     page = page_of(tmp_path, matrix)
-    assert "not known; 4 trials of each would tell" in page
     assert "3 of 3 against 0 of 3 may be luck" in page
 
 
@@ -151,8 +149,6 @@ def test_a_failure_of_another_kind_is_no_reproduction_and_no_cure(tmp_path: Path
     crash = by_name(matrix)["crash"]
     assert (crash["failed_count"], crash["call"]) == (0, "other failure")
     assert crash["other_count"] == crash["trials"]
-    assert sum(count for _, count in matrix["other_failures"]) == crash["trials"]
-    assert f"{crash['trials']} trials failed differently:" in page_of(tmp_path, matrix)
     assert crash["failure_hints"][0][0] == "exit 1 | ImportError: gone"
 
 
@@ -185,7 +181,6 @@ def test_a_set_up_that_fails_is_no_reproduction(tmp_path: Path) -> None:
     baseline = by_name(done.json())["baseline-local"]
     assert baseline["failed_count"] == 0
     assert set(baseline["exit_status_counts"]) == {"workload_setup_failed"}
-    assert baseline["outcome_counts"] == {"did_not_run": 3}
     assert done.exit_code == 3
     assert "the baseline baseline-local did not run" in done.stderr
 
@@ -220,7 +215,7 @@ def test_a_mitigation_that_nothing_reads_or_that_is_already_set_so_is_marked_ine
     assert "no library reads" in found["no-tf32"]["inert"]
     assert "already has this value here" in found["set"]["inert"]
     assert found["acts"]["inert"] is None
-    assert "cannot differ from the baseline" in page_of(tmp_path, matrix)
+    assert "already has this value here" in page_of(tmp_path, matrix)
 
 
 def test_a_baseline_that_never_fails_is_said_on_top(tmp_path: Path) -> None:
@@ -442,8 +437,6 @@ def test_asking_for_more_trials_never_gives_a_cell_fewer(tmp_path: Path, trials:
     found = by_name(matrix)
     assert all(entry["trials"] >= min(trials, 4) for entry in found.values()), found
     assert {found[name]["call"] for name in "ab"} == {"not known"}
-    assert all(found[name]["trials_needed"] > 0 for name in "ab")
-    assert "trials of each would tell" in page_of(tmp_path, matrix)
 
 
 def test_a_cell_that_later_trials_of_the_baseline_put_in_doubt_goes_on(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from aorta.triage.statistics import (
     p_fewer,
     p_more,
     p_no_cure,
-    trials_needed,
 )
 
 
@@ -75,31 +74,9 @@ def test_errors_are_never_evidence() -> None:
     assert found["cell"].p == p_fewer(0, 3, 5, 5)
 
 
-def test_trials_still_needed_are_enough_and_one_less_is_not() -> None:
-    for cell, base in [
-        (seen(0, 3), seen(3, 3)),
-        (seen(1, 4), seen(3, 4)),
-        (seen(2, 6), seen(5, 6)),
-    ]:
-        needed = trials_needed(cell, base)
-        assert needed is not None
-        total = cell.evidence + needed
-
-        def p(trials: int, cell: Tally = cell, base: Tally = base) -> float:
-            share, base_share = cell.reproduced / cell.evidence, base.reproduced / base.evidence
-            both = max(trials, base.evidence)
-            return p_fewer(round(share * trials), trials, round(base_share * both), both)
-
-        assert p(total) < SIDE_ALPHA
-        assert p(total - 1) >= SIDE_ALPHA
-
-
 def test_equal_rates_are_known_to_be_no_cure_once_there_are_trials_enough() -> None:
-    cell = seen(2, 4)
-    needed = trials_needed(cell, cell)
-    assert needed is not None
-    half = round(0.5 * (4 + needed))
-    assert call(seen(half, 4 + needed), seen(half, 4 + needed)) is Call.NO_EFFECT
+    assert call(seen(2, 4), seen(2, 4)) is Call.NOT_KNOWN
+    assert call(seen(30, 60), seen(30, 60)) is Call.NO_EFFECT
 
 
 counts = st.integers(1, 12)

@@ -1,13 +1,10 @@
-"""What was found, as the document that scripts read: statuses, culprits, versions, rates,
-counts.
-"""
+"""What was found, as the document that scripts read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
-from aorta.bisect.histories import merge_of
 from aorta.bisect.investigation import FinishedSearch, Investigation
 from aorta.bisect.package import Package, moving
 from aorta.core.axis import Purpose
@@ -21,9 +18,7 @@ from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
-_ANSWERS = {"found", "pair", "range"}
 _NOISY = 0.25
-_CHECKS = {Purpose.CONFIRM, Purpose.REPLAY}
 
 _ENDS = {
     EndsVerdict.BAD_DOES_NOT_FAIL: (
@@ -55,8 +50,6 @@ class Findings:
     seen: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # failures by side
     builds: int = 0
     tests: int = 0
-    # Those that only made the answer surer.
-    checks: Mapping[str, int] = field(default_factory=lambda: {"builds": 0, "tests": 0})
     resumed_trials: int = 0
     skipped: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
@@ -130,42 +123,6 @@ def _ever_failed(outcome: Investigation) -> bool:
     )
 
 
-def without_contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Findings:
-    """The findings; those that contradict themselves or the trials become no answer."""
-    wrong = list(_contradictions(findings, records))
-    if not wrong:
-        return findings
-    return replace(
-        findings,
-        status="inconsistent",
-        culprits=(),
-        range=(),
-        partner=None,
-        confidence=None,
-        warnings=(*findings.warnings, *wrong),
-        exit_code=findings.exit_code or int(Exit.NO_ANSWER),
-    )
-
-
-def _contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
-    status, answered = findings.status, findings.status in _ANSWERS
-    failed = sum(record.outcome is Outcome.REPRODUCED for record in records)
-    if status == "did_not_reproduce" and failed:
-        yield f"the failure appeared in {failed} trials, and still no end of the search shows it"
-    if status in _NO_ANSWER and (findings.culprits or findings.confidence is not None):
-        yield "there is no answer, and still candidates are named"
-    if answered and not findings.culprits:
-        yield "there is an answer, and no change is named"
-    if answered and findings.seen:
-        good, bad = findings.seen["good"], findings.seen["bad"]
-        if not bad["failed"]:
-            yield "no trial of the bad side failed"
-        if good["failed"] >= good["of"]:
-            yield "no trial of the good side passed"
-    if answered and findings.good and findings.good == findings.bad:
-        yield "the last good and the first bad state are the same"
-
-
 def _sides_seen(outcome: Investigation) -> dict[str, Any]:
     """What was seen of the two sides, not what was thought of them before."""
     if outcome.main.search.ends is not EndsVerdict.DIFFER:
@@ -181,23 +138,20 @@ def _sides_seen(outcome: Investigation) -> dict[str, Any]:
 
 
 def _culprits(outcome: Investigation) -> list[dict[str, Any]]:
-    """A merge that could not be looked into is every commit that it brings."""
+    """A merge is every commit that it brings."""
     found = outcome.last
     packages = moving(found.packages)
-    # The merge that the search before the last one named.
-    single = outcome.searched[-2].single if len(outcome.searched) > 1 else None
-    merge = single[0].versions[single[1] + 1] if single and single[0].span else None
     return [
-        said
+        entry
         for change in (found.interval.changes if found.interval else ())
-        for said in _candidates(packages[change.package], change, merge)
+        for entry in _candidates(packages[change.package], change)
     ]
 
 
-def _candidates(package: Package, change: Change, merge: str | None) -> Iterator[dict[str, Any]]:
+def _candidates(package: Package, change: Change) -> Iterator[dict[str, Any]]:
     brought = _brought(package, change.rank)
     if len(brought) == 1 or package.repository is None:
-        yield culprit(package, change, merge)
+        yield culprit(package, change)
         return
     for commit in package.repository.commits(brought):
         below = commit.parents[0] if commit.parents else package.versions[change.rank]
@@ -210,23 +164,19 @@ def _brought(package: Package, rank: int) -> Sequence[str]:
     return (package.versions[rank + 1],) if changes is None else changes[rank].brought
 
 
-def culprit(package: Package, change: Change, merge: str | None = None) -> dict[str, Any]:
-    said: dict[str, Any] = {"package": package.name}
+def culprit(package: Package, change: Change) -> dict[str, Any]:
+    entry: dict[str, Any] = {"package": package.name}
     changes = package.changes
     if changes is None or package.repository is None:
-        said |= {"good": package.versions[change.rank], "bad": package.versions[change.rank + 1]}
-        said |= dict.fromkeys(("title", "author", "date", "url"))
+        entry |= {"good": package.versions[change.rank], "bad": package.versions[change.rank + 1]}
+        entry |= dict.fromkeys(("title", "author", "date", "url"))
         if package.times:
-            said["date"] = datetime.fromtimestamp(package.times[change.rank + 1], UTC).isoformat()
-        return said
+            entry["date"] = datetime.fromtimestamp(package.times[change.rank + 1], UTC).isoformat()
+        return entry
     step = changes[change.rank]
-    said |= {"good": step.good, "bad": step.bad, **_about(package, step.commit)}
-    said["removed"] = step.removed
-    if package.graph is not None and package.span is not None:
-        merge = merge_of(package.span, step) or merge
-    if merge and merge != step.commit.sha:
-        said["merge"] = merge
-    return said
+    entry |= {"good": step.good, "bad": step.bad, **_about(package, step.commit)}
+    entry["removed"] = step.removed
+    return entry
 
 
 def _about(package: Package, commit: Commit) -> dict[str, Any]:
@@ -240,7 +190,7 @@ def _about(package: Package, commit: Commit) -> dict[str, Any]:
 
 
 def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    packages = dict.fromkeys(said["package"] for said in culprits)
+    packages = dict.fromkeys(entry["package"] for entry in culprits)
     return [
         {
             "package": package,
@@ -252,8 +202,9 @@ def _range_of(culprits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _has_partner(found: FinishedSearch | None) -> TypeGuard[FinishedSearch]:
     """Whether the culprit does no harm over the oldest of the other packages."""
-    differ = found is not None and found.search.ends is EndsVerdict.DIFFER
-    return found is not None and differ and not found.fails_alone
+    if found is None or found.fails_alone:
+        return False
+    return found.search.ends is EndsVerdict.DIFFER
 
 
 def _partner(found: FinishedSearch | None) -> dict[str, Any] | None:
@@ -261,9 +212,9 @@ def _partner(found: FinishedSearch | None) -> dict[str, Any] | None:
     if not _has_partner(found) or found.single is None:
         return None
     package, rank = found.single
-    said = culprit(package, Change(0, rank))
-    about = {key: said[key] for key in ("title", "author", "date", "url")}
-    commit = said.get("commit") or said["bad"]
+    entry = culprit(package, Change(0, rank))
+    about = {key: entry[key] for key in ("title", "author", "date", "url")}
+    commit = entry.get("commit") or entry["bad"]
     return {"package": package.name, "commit": commit, **about, "confidence": round(found.mass, 4)}
 
 
@@ -275,8 +226,7 @@ def skipped_states(main: FinishedSearch) -> Iterator[dict[str, Any]]:
     whys |= main.undecided
     for vector in sorted(main.search.untestable):
         point = main.search.timeline.point(vector, Purpose.PROBE, 0)
-        why = whys.get(point.config_key, "skipped as asked")
-        yield {"versions": main.versions(vector), "why": why}
+        yield {"versions": main.versions(vector), "why": whys.get(point.config_key, "")}
 
 
 def _warnings(outcome: Investigation) -> Iterator[str]:
@@ -304,11 +254,8 @@ def _about_trust(outcome: Investigation) -> Iterator[str]:
         if not sum(search.trials[vector]) > 1:
             yield f"the {side} end cannot be built or tested: that it is {side} is taken as said"
     (_, passes), (fails, _) = outcome.last.search.sides()
-    if outcome.last.interval and outcome.last.is_sure:
-        if not passes:
-            yield "no state that could be tested passes: nothing says that there is a good side"
-        if not fails and _ever_failed(outcome):
-            yield "no state that holds all of what is left was seen to fail"
+    if outcome.last.interval and outcome.last.is_sure and not (passes and fails):
+        yield "no trial shows one of the two sides of what is left"
 
 
 def _about_repair(main: FinishedSearch, older: Vector, newer: Vector) -> str:
@@ -346,24 +293,17 @@ def _about_noise(outcome: Investigation) -> str | None:
 
 
 def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> dict[str, Any]:
-    """What it took, every trial once, as journalled. Without version searches, containers are the
-    states.
-    """
+    """What it took, every trial once. Without version searches, containers are the states."""
     every = (*outcome.searched, outcome.partner, *outcome.beside) if outcome else ()
     by_answer = {id(found.answer): found for found in every if found}
-    sought: list[object] = []
-    checks: list[object] = []
+    states: set[object] = set()
     for answer in answers:
         found = by_answer.get(id(answer))
-        beside = outcome and found and all(found is not one for one in outcome.searched)
         for record in answer.records:
-            made = found.version_set(record.point) if found else record.point.config_key
-            is_check = beside or (outcome and record.point.purpose in _CHECKS)
-            (checks if is_check else sought).append(made)
+            states.add(found.version_set(record.point) if found else record.point.config_key)
     return {
-        "builds": len({*sought, *checks}),
-        "tests": len(sought) + len(checks),
-        "checks": {"builds": len(set(checks) - set(sought)), "tests": len(checks)},
+        "builds": len(states),
+        "tests": sum(len(answer.records) for answer in answers),
         "resumed_trials": sum(answer.ending.resumed_trials for answer in answers),
     }
 
@@ -371,13 +311,13 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
 def differently(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed unlike the first that failed, and what those said."""
     first = None
-    told: list[TrialRecord] = []
+    judged: list[TrialRecord] = []
     for record in records:
         if record.outcome is Outcome.REPRODUCED and record.failure:
             first = first or record.failure.in_any_version()
             if not same_failure(first, record.failure):
-                told.append(replace(record, outcome=Outcome.OTHER))
+                judged.append(replace(record, outcome=Outcome.OTHER))
                 continue
-        told.append(record)
-    lines = failed_differently(told)
+        judged.append(record)
+    lines = failed_differently(judged)
     return [*lines, "  --same-failure leaves such states out"] if lines else []

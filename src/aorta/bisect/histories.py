@@ -1,10 +1,8 @@
 """From two revisions of a repository to what lies between them: a line of states, or the history
 with its merges.
 
-The changes are the commits that one end has and the other has not. Going from the good end to the
-bad one first takes away what only the good end has, then adds what only the bad end has; a repair
-that only one branch has is so found like any other change, and so is the commit that repaired
-something.
+Going from the good end to the bad one first takes away what only the good end has, then adds what
+only the bad end has; so a repair is found like any other change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +11,7 @@ from functools import cached_property
 
 from aorta.core.errors import UsageError
 from aorta.runtimes.git import Commit, Repository
-from aorta.search.timeline import GraphHistory, History
+from aorta.search.timeline import GraphHistory
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,22 @@ class CommitSpan:
 
     @cached_property
     def line(self) -> "CommitPath":
-        return _line_of(self)
+        known = {commit.sha: commit for commit in (*self.back, self.shared, *self.forward)}
+        back = list(_steps(self, self.back, self.good))
+        forward = list(_steps(self, self.forward, self.bad))
+        shas = [*(sha for sha, _ in reversed(back)), self.shared.sha, *(sha for sha, _ in forward)]
+        brought = [*(b for _, b in reversed(back)), *(b for _, b in forward)]
+        changes = tuple(
+            CommitChange(
+                known[shas[rank] if rank < len(back) else shas[rank + 1]],
+                rank < len(back),
+                shas[rank],
+                shas[rank + 1],
+                commits,
+            )
+            for rank, commits in enumerate(brought)
+        )
+        return CommitPath(tuple(known[sha] for sha in shas), changes)
 
     def graph(self, package: str) -> "Graph":
         return _graph_of(self, package)
@@ -60,14 +73,11 @@ class CommitPath:
     states: tuple[Commit, ...]
     changes: tuple[CommitChange, ...]
 
-    def history(self, package: str) -> History:
+    @property
+    def times(self) -> tuple[float, ...]:
         """Going back over commits takes no time: what counts is when the line turned."""
         turn = sum(change.removed for change in self.changes)
-        turned = float(self.states[turn].time)
-        times = [turned] * turn + [float(commit.time) for commit in self.states[turn:]]
-        shas = tuple(commit.sha for commit in self.states)
-        weights = tuple(len(change.brought) for change in self.changes)
-        return History(package, shas, tuple(times), weights)
+        return tuple(float(self.states[max(at, turn)].time) for at in range(len(self.states)))
 
 
 @dataclass(frozen=True)
@@ -102,36 +112,7 @@ def span_between(
     return CommitSpan(good, bad, shared, tuple(back), tuple(forward), first_parent)
 
 
-def inside(change: CommitChange, commits: Mapping[str, Commit]) -> CommitSpan:
-    """What one step of a line brings, or takes away, to be looked at commit by commit."""
-    brought = [commits[sha] for sha in change.brought]
-    back, forward = (brought, []) if change.removed else ([], brought)
-    older = change.bad if change.removed else change.good
-    base = Commit(older, (), 0, "", "", "")
-    return CommitSpan(change.good, change.bad, base, tuple(back), tuple(forward))
-
-
 # -- the line
-
-
-def _line_of(span: CommitSpan) -> CommitPath:
-    known = {commit.sha: commit for commit in (*span.back, span.shared, *span.forward)}
-    back = list(_steps(span, span.back, span.good))
-    forward = list(_steps(span, span.forward, span.bad))
-    shas = [*(sha for sha, _ in reversed(back)), span.shared.sha, *(sha for sha, _ in forward)]
-    brought = [*(b for _, b in reversed(back)), *(b for _, b in forward)]
-    states = tuple(known[sha] for sha in shas)
-    changes = tuple(
-        CommitChange(
-            known[shas[rank] if rank < len(back) else shas[rank + 1]],
-            rank < len(back),
-            shas[rank],
-            shas[rank + 1],
-            commits,
-        )
-        for rank, commits in enumerate(brought)
-    )
-    return CommitPath(states, changes)
 
 
 def _steps(
@@ -224,14 +205,3 @@ def _containing(commits: Iterable[Commit], own: Mapping[str, int]) -> dict[str, 
             mine |= held.get(parent, 0)
         held[commit.sha] = mine
     return held
-
-
-def merge_of(span: CommitSpan, change: CommitChange) -> str | None:
-    """The merge that brought a commit to its end's main line; None where it is on it."""
-    commits = span.back if change.removed else span.forward
-    top = span.good if change.removed else span.bad
-    parents = {commit.sha: commit.parents for commit in commits}
-    way = _way(parents, top, span.shared.sha)
-    brought = _brought(way, parents)
-    merge = next(sha for sha in way if change.commit.sha in brought[sha])
-    return merge if merge != change.commit.sha else None

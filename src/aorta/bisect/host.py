@@ -2,9 +2,8 @@
 and the checkouts.
 
 Checkouts are worktrees beside the user's own, which is never touched. Where a package declares a
-build, every version set has trees of its own, built once and shared by its trials. Where none does,
-the test command itself may build in place, so each running trial has a slot of trees to itself,
-moved to its commits and cleaned before it runs.
+build, every version set has trees of its own; where none does, the test may build in place, so each
+running trial has a slot of trees to itself, cleaned before it runs.
 """
 
 import hashlib
@@ -94,8 +93,7 @@ def _check_startable(spec: BisectSpec, packages: Sequence[Package], directory: P
 @dataclass(frozen=True)
 class OwnCommand:
     """The command as every state finds it. `files` of the repository that not every commit has are
-    put into each checkout, by their place there: what a test imports beside itself is then of the
-    state, as under `git bisect run`.
+    put into each checkout, by their place there.
     """
 
     words: tuple[str, ...]
@@ -116,8 +114,6 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
         if own is not None:
             files[own] = str(Path(package.repository.where, own))
             run.say(f"{own} is not in every commit: yours is put into every checkout")
-        elif found != word and Path(found).is_absolute():
-            run.say(f"{word} is not in every commit: every state is tested with {found}")
         elif found != word:
             run.say(f"the command runs at the top of each checkout: {word} is {found} there")
     return OwnCommand(tuple(words), package.name, files)
@@ -128,8 +124,7 @@ def _as_every_state_finds_it(
 ) -> tuple[str, str | None]:
     """The word, named from the top, where the command runs; and the file to be put there, if not
     every commit has it. Programs of an environment and what is outside of the repository are used
-    where they are, by their whole path. Links are not followed: what counts is where a file is
-    named.
+    where they are. Links are not followed.
     """
     assert package.repository is not None
     name, mark, part = word.partition("::")  # as pytest names a test of a file
@@ -206,9 +201,8 @@ def reproduce_on_host(
 
 
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
-    """Where the checkouts of a run lie: in its own directory, unless that is in one of the
-    repositories. There a tool that looks for its settings in the directories above, as pytest does,
-    would find the user's own and test the user's own sources.
+    """In the run's directory, unless that is in a repository: a tool that looks for its settings in
+    the directories above, as pytest does, would test the user's own sources.
     """
     tops = [Path(p.repository.where).resolve() for p in packages if p.repository]
     if not any(run.resolve().is_relative_to(top) for top in tops):
@@ -216,12 +210,7 @@ def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     of_run = f"{platform.node()}\n{run.resolve()}"
     named = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     cache = Path(named) if named else Path.home() / ".cache"
-    root = cache / "aorta" / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError:  # a home that nobody can write to
-        return run / PRIVATE / "trees"
-    return root
+    return cache / "aorta" / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
 
 
 class HostTrees(VersionSets):
@@ -297,9 +286,7 @@ HERE = "here"  # the file that says which version set the repositories are at
 
 
 class InPlace(VersionSets):
-    """Version sets in the repositories themselves, as a container has them in which one already
-    is: builds and tests expect them there. One at a time; a file says which one it is.
-    """
+    """Version sets in the repositories themselves, one at a time; a file says which one it is."""
 
     def __init__(
         self,
@@ -320,10 +307,11 @@ class InPlace(VersionSets):
         if self._here.exists() and self._here.read_text(encoding="utf-8") == key:
             return PreparedTest(key, None, test)
         self._here.unlink(missing_ok=True)
+        mark = f"printf %s {key} > {shlex.quote(str(self._here))}"
         place = self._root / "builds" / key
         place.mkdir(parents=True, exist_ok=True)
         build = TrialSpec(
-            ("sh", "-c", version_script(self._packages, versions)),
+            ("sh", "-c", f"{version_script(self._packages, versions)}\n{mark}"),
             place,
             place,
             env=env,
@@ -331,6 +319,3 @@ class InPlace(VersionSets):
             is_step=True,
         )
         return PreparedTest(key, build, test, version_words(self._packages, versions))
-
-    def built(self, key: str) -> None:
-        self._here.write_text(key, encoding="utf-8")

@@ -1,7 +1,5 @@
-"""A bisection from packages to findings: the main search, then what the answer itself asks for.
-
-Main search -> the commit inside a merge -> the partner without which the culprit does no harm. Each
-is a search of its own over other histories; all of them run the same command in the same way.
+"""A bisection from packages to findings: the main search, then one for the partner without which
+the culprit does no harm. All searches run the same command in the same way.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,9 +42,7 @@ class SearchSetup:
 
 @dataclass(frozen=True)
 class FinishedSearch:
-    """One finished search: what it knows, and the packages its versions are of. `before` is the
-    probability of what led to it: that the change is in the merge that it looked into.
-    """
+    """What a search knows. `before` is the probability of what led to it."""
 
     stage: str
     search: Bisection
@@ -99,8 +95,8 @@ class FinishedSearch:
 
 @dataclass(frozen=True)
 class Investigation:
-    """What the searches brought: the main one, then one inside each merge. `partner` is the search
-    for a commit that the culprit needs, also where it found that there is none.
+    """What the searches brought: the main one, and between environments one for the release.
+    `partner` is the search for a commit that the culprit needs, also where it found none.
     """
 
     searched: Sequence[FinishedSearch]
@@ -126,15 +122,10 @@ def investigate(setting: SearchSetup, packages: Sequence[Package]) -> Investigat
     )
     setting.run.say(f"bisecting the changes of {', '.join(spans)}")
     main = search_versions(setting, MAIN, packages)
-    searched = [main]
-    while not setting.run.interrupted and (inner := _within_merge(setting, searched[-1])):
-        searched.append(inner)
-    partner = None
     # A request that says how often to confirm the answer asks for nothing else.
     looks_further = setting.run.request.checks and setting.spec.confirmations is None
-    if looks_further and not setting.run.interrupted and len(searched) == 1:
-        partner = partner_of(setting, main)
-    return Investigation(searched, partner)
+    partner = partner_of(setting, main) if looks_further and not setting.run.interrupted else None
+    return Investigation([main], partner)
 
 
 def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
@@ -151,29 +142,20 @@ def search_versions(
     *,
     assume: Mapping[Vector, Counts] | None = None,
     before: float = 1.0,
-    check_ends: bool = True,
     more_follows: bool = False,
     cannot_be: CannotBe | None = None,
     partner_of: FinishedSearch | None = None,
 ) -> FinishedSearch:
-    """`more_follows`: a later search takes its own share of the doubt. `cannot_be`: why a state is
-    not worth trying. `partner_of`: the search whose culprit is tried alone first.
+    """`more_follows`: a later search follows. `cannot_be`: why a state is not worth trying.
+    `partner_of`: the search whose culprit is tried alone first.
     """
     alone = None
     if partner_of is not None and setting.run.metric is None:
         alone = SeenRates(*partner_of.search.sides(), setting.spec.confidence)
-    search = _bisection(
-        setting,
-        name,
-        packages,
-        before,
-        check_ends=check_ends,
-        more_follows=more_follows,
-        alone=alone,
-    )
+    search = _bisection(setting, name, packages, before, more_follows=more_follows, alone=alone)
     if assume:
         search.assume(assume)
-    impossible = _skip(search, packages, cannot_be)
+    impossible = _skip(search, packages, cannot_be) if cannot_be else {}
     experiment = setting.version_sets(packages)
     run, metric = setting.run, setting.run.metric
     place = run.path / "timeline.json"
@@ -203,20 +185,17 @@ def _bisection(
     packages: Sequence[Package],
     before: float,
     *,
-    check_ends: bool,
     more_follows: bool,
     alone: SeenRates | None,
 ) -> Bisection:
     moved = moving(packages)
     graph = moved[0].graph
-    merges = graph is None and any(p.span and p.span.has_merges for p in moved)
     wanted = setting.spec.confidence / before
-    if merges or more_follows:  # what is inside a merge takes its own share of the doubt
+    if more_follows:  # a later search takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
     buildless = not any(package.spec.build for package in packages)
     settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
-        check_ends=check_ends,
         trust_bad=name == MAIN and setting.spec.skip_precondition_checks,
         trust_ends=setting.run.metric is None,
         confirm=setting.run.request.checks,
@@ -230,19 +209,11 @@ def _bisection(
     return Bisection(Timeline([package.history for package in moved]), settings)
 
 
-def _skip(
-    search: Bisection, packages: Sequence[Package], cannot_be: CannotBe | None
-) -> dict[str, str]:
-    """States that the user says cannot be tested, and those that cannot be; an end must be,
-    whatever is said of it. Why each of them is not tried, by the key of its configuration.
-    """
-    skipped = {package.name: package.skipped for package in packages if package.skipped}
+def _skip(search: Bisection, packages: Sequence[Package], cannot_be: CannotBe) -> dict[str, str]:
+    """States that cannot be: why each is not tried, by the key of its configuration."""
     whys: dict[str, str] = {}
-    for vector in search.timeline.every_state()[1:-1] if skipped or cannot_be else ():
-        versions = search.timeline.versions(vector)
-        asked = any(version in skipped.get(name, ()) for name, version in versions.items())
-        why = cannot_be(whole(packages, versions)) if cannot_be else None
-        if why := "skipped as asked" if asked else why:
+    for vector in search.timeline.every_state()[1:-1]:
+        if why := cannot_be(whole(packages, search.timeline.versions(vector))):
             point = search.timeline.point(vector, Purpose.PROBE, 0)
             search.remember(point, Verdict(None, why=why))
             whys[point.config_key] = why
@@ -259,30 +230,6 @@ def _measured_ends(
     if metric.levels is None:
         metric.take_samples()
     return None
-
-
-def _within_merge(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
-    """A merge brings many commits at once: the one that did it is among them, or it is the merge
-    itself. What is known of its two sides needs no further trial.
-    """
-    interval, single = found.interval, found.single
-    if interval is None or single is None or (package := single[0].within(single[1])) is None:
-        return None
-    others = found.versions(interval.bad)
-    packages = [
-        package if p.name == package.name else p.fixed_at(others[p.name]) for p in found.packages
-    ]
-    setting.run.say(f"{package.versions[-1][:12]} is a merge: looking into what it merged")
-    good, bad = found.search.sides()
-    depth = 1 + (int(found.stage.rpartition("-")[2]) if found.stage != MAIN else 0)
-    return search_versions(
-        setting,
-        f"merge-{depth}",
-        packages,
-        assume={(0,): good, (len(package.versions) - 1,): bad},
-        before=found.mass,
-        check_ends=False,
-    )
 
 
 def partner_of(setting: SearchSetup, found: FinishedSearch) -> FinishedSearch | None:
@@ -302,8 +249,8 @@ def partner_search(
     question: str,
     cannot_be: CannotBe | None = None,
 ) -> FinishedSearch | None:
-    """What else it takes: `needed` stand where the failure is, all else moves from its oldest to
-    there. None where nothing else had moved.
+    """`needed` stand where the failure is, all else moves from its oldest to there; None where
+    nothing else had moved.
     """
     interval = found.interval
     assert interval is not None

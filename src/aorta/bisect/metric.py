@@ -1,9 +1,7 @@
 """Metric mode: a state is judged by numbers and not by exit codes.
 
-Both ends are measured until their two levels are known. A state is then measured until its values
-say clearly which level it is at; one that stays between them is neither good nor bad, and the
-answer around it is a range. Ends that cannot be told apart are said to be so, before anything else
-is built.
+Both ends are measured until their two levels are known, then each state until its values say which
+level it is at; one between them is neither. Ends that cannot be told apart are said to be so.
 """
 
 import math

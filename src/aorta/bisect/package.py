@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from aorta.bisect.histories import CommitChange, CommitSpan, Graph, inside, span_between
+from aorta.bisect.histories import CommitChange, CommitSpan, Graph, span_between
 from aorta.bisect.spec import BisectSpec, PackageSpec
 from aorta.core.errors import UsageError
 from aorta.runtimes.git import Repository
@@ -33,7 +33,6 @@ class Package:
     span: CommitSpan | None = None
     changes: Sequence[CommitChange] | None = None
     graph: Graph | None = None
-    skipped: frozenset[str] = frozenset()  # versions that are never tried
     firm: bool = True  # it stands at this very version; without, near it where that cannot be
     times: tuple[float, ...] | None = None  # of each version of a line, where they are known
 
@@ -63,24 +62,13 @@ class Package:
         span = self.span
         if span is None or not span.has_merges or len(span.back) + len(span.forward) > _MOST_STATES:
             return None
-        return self._as_graph_of(span)
-
-    def _as_graph_of(self, span: CommitSpan) -> "Package":
         graph = span.graph(self.name)
         versions, changes = graph.history.states, graph.changes
-        return replace(self, versions=versions, span=span, changes=changes, graph=graph, times=None)
+        return replace(self, versions=versions, changes=changes, graph=graph, times=None)
 
     @cached_property
     def remote_address(self) -> str | None:
         return self.repository.remote_address() if self.repository else None
-
-    def within(self, rank: int) -> "Package | None":
-        """What one change of a line brings, commit by commit; None where it is a single commit."""
-        changes = self.changes
-        if self.span is None or changes is None or len(changes[rank].brought) == 1:
-            return None
-        commits = {c.sha: c for c in (*self.span.back, *self.span.forward)}
-        return self._as_graph_of(inside(changes[rank], commits))
 
     def until(self, rank: int) -> "Package":
         """The same, as far as one state of its line."""
@@ -137,9 +125,7 @@ def version_script(
 
 
 def checkout_lines(git: str, version: str, cherry_pick: Sequence[str]) -> list[str]:
-    """Whatever state the repository was in; build fixes that do not apply are left out. `git`: the
-    words that begin a command in it.
-    """
+    """Build fixes that do not apply are left out. `git`: the words that begin a command in it."""
     picks = [
         f"{git} -c user.name=aorta -c user.email=aorta@localhost cherry-pick {shlex.quote(pick)} "
         f"|| {git} cherry-pick --abort"
@@ -183,18 +169,9 @@ def git_package(
         find_fix=whole_spec.find_fix,
         first_parent=whole_spec.first_parent,
     )
-    skipped = repository.listed(spec.skip)
     line = span.line
-    history = line.history(spec.name)
-    return Package(
-        here,
-        history.versions,
-        repository,
-        span,
-        line.changes,
-        skipped=skipped,
-        times=history.times,
-    )
+    shas = tuple(commit.sha for commit in line.states)
+    return Package(here, shas, repository, span, line.changes, times=line.times)
 
 
 def _on_the_main_line(
@@ -226,4 +203,4 @@ def library(spec: PackageSpec, good: str | None, bad: str | None) -> Package:
             )
     start, stop = versions.index(first), versions.index(last)
     chosen = versions[start : stop + 1] if start <= stop else versions[stop : start + 1][::-1]
-    return Package(spec, chosen, skipped=frozenset(spec.skip))
+    return Package(spec, chosen)

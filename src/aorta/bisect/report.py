@@ -1,25 +1,20 @@
 """`report.md`: the answer for people, with the exact commands that show both sides of it."""
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Findings, differently, without_contradictions
+from aorta.bisect.findings import Findings, differently
 from aorta.bisect.investigation import Investigation
-from aorta.bisect.run import MAIN, BisectRun
-from aorta.bisect.trials import NOT_BUILT_WORDS
+from aorta.bisect.run import BisectRun
 from aorta.bisect.watching import short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
 from aorta.core.stats import counted
-from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord
 from aorta.engine.rundir import write_atomically, write_json
-
-SUMMARY = "summary.json"  # in the form of JAX-Toolbox' triage tool
 
 HEADLINES = {
     "found": "One change brings the failure",
@@ -36,7 +31,7 @@ def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: flo
     """One line, on every surface: what was found, and how sure it is. Between environments:
     `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
     """
-    named = " and ".join(culprit_words(said) for said in culprits)
+    named = " and ".join(culprit_words(culprit) for culprit in culprits)
     if status in {"found", "pair"} and _is_of_environments(culprits):
         verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
         return f"{named} {verb} ({100 * (confidence or 0):.0f} %)"
@@ -54,14 +49,13 @@ def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: flo
 
 def _is_of_environments(culprits: Sequence[Mapping[str, Any]]) -> bool:
     """Those of one answer are named in its headline, partners too."""
-    return bool(culprits) and all("kind" in said for said in culprits)
+    return bool(culprits) and all("kind" in culprit for culprit in culprits)
 
 
 def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Findings:
     """The artifacts, also of a run that was cut short; returns the findings as written."""
     path, answers = run.path, run.answers
     records = [record for answer in answers.values() for record in answer.records]
-    findings = without_contradictions(findings, records)
     findings = replace(
         findings,
         output_dir=str(path),
@@ -77,8 +71,6 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
     summary = list(summary_lines(findings))
     write_json(path / "result.json", "aorta.bisect/1", {**findings.document(), "summary": summary})
-    if run.request.summary:
-        write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
     lines = report_lines(findings, records)
     write_atomically(path / "report.md", "\n".join(lines) + "\n")
     run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
@@ -89,10 +81,9 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
 def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
     """What was in the way, such as git that could not check a commit out."""
     cut = run.interrupted
-    if cut is None or cut.ending.reason is not Reason.INFRASTRUCTURE or not cut.ending.detail:
-        return []
-    is_said = any(cut.ending.detail in warning for warning in findings.warnings)
-    return [] if is_said else [cut.ending.detail]
+    detail = cut.ending.detail if cut and cut.ending.reason is Reason.INFRASTRUCTURE else ""
+    is_said = any(detail in warning for warning in findings.warnings)
+    return [detail] if detail and not is_said else []
 
 
 def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
@@ -111,16 +102,16 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _culprits(findings: Findings) -> Iterator[str]:
-    for said in findings.culprits[:50]:
-        verb = "taken away" if said.get("removed") else "added"
-        what = said.get("kind") or f"{said.get('commit') or said['bad']} ({verb})"
-        yield f"- **{said['package']}** {what}"
-        for name in ("title", "author", "date", "url", "merge"):
-            if said.get(name):
-                yield f"  - {name}: {said[name]}"
-        if said.get("moves_with"):
-            yield f"  - moves with it, because it asks for them: {', '.join(said['moves_with'])}"
-        yield f"  - good: `{said['good']}`, bad: `{said['bad']}`"
+    for culprit in findings.culprits[:50]:
+        verb = "taken away" if culprit.get("removed") else "added"
+        what = culprit.get("kind") or f"{culprit.get('commit') or culprit['bad']} ({verb})"
+        yield f"- **{culprit['package']}** {what}"
+        for name in ("title", "author", "date", "url"):
+            if culprit.get(name):
+                yield f"  - {name}: {culprit[name]}"
+        if culprit.get("moves_with"):
+            yield f"  - moves with it, because it asks for them: {', '.join(culprit['moves_with'])}"
+        yield f"  - good: `{culprit['good']}`, bad: `{culprit['bad']}`"
     if len(findings.culprits) > 50:
         yield f"- and {len(findings.culprits) - 50} more, see result.json"
     if findings.partner and not _is_of_environments(findings.culprits):
@@ -181,18 +172,16 @@ def summary_lines(findings: Findings) -> Iterator[str]:
     yield headline(findings.status, findings.culprits, findings.confidence)
     in_headline = _is_of_environments(findings.culprits) and findings.status in {"found", "pair"}
     several = len(findings.culprits) > 1 and not in_headline
-    for said in findings.culprits[:10] if several else []:
-        yield f"  {culprit_words(said)}"
+    for culprit in findings.culprits[:10] if several else []:
+        yield f"  {culprit_words(culprit)}"
     if findings.partner and not in_headline:
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
         yield f"  warning: {warning}"
     yield from (f"  {line}" for line in findings.failed_differently)
-    for_checks = findings.checks["tests"]
-    checks = f" ({for_checks} to check the answer)" if for_checks else ""
     yield (
-        f"  {counted(findings.builds, 'state')}, {counted(findings.tests, 'trial')}{checks}; "
+        f"  {counted(findings.builds, 'state')}, {counted(findings.tests, 'trial')}; "
         f"report: {findings.output_dir}/report.md"
     )
 
@@ -202,16 +191,16 @@ def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
     return f"The good side failed in {good}, the bad side in {bad}"
 
 
-def culprit_words(said: Mapping[str, Any]) -> str:
+def culprit_words(culprit: Mapping[str, Any]) -> str:
     """One line for people; of an environment what changed: `numpy 2.3.1 → 2.3.2`."""
-    if kind := said.get("kind"):
-        name = "Python" if kind == "python" else said.get("package")
-        return f"{name} {said.get('good')} → {said.get('bad')}"
-    verb = "removing" if said.get("removed") else "at"
-    commit = str(said.get("commit") or said.get("bad") or "")
-    title = f" {said['title']!r}" if said.get("title") else ""
-    author = f" by {said['author']}" if said.get("author") else ""
-    return f"{said.get('package')} {verb} {commit[:12]}{title}{author}"
+    if kind := culprit.get("kind"):
+        name = "Python" if kind == "python" else culprit.get("package")
+        return f"{name} {culprit.get('good')} → {culprit.get('bad')}"
+    verb = "removing" if culprit.get("removed") else "at"
+    commit = str(culprit.get("commit") or culprit.get("bad") or "")
+    title = f" {culprit['title']!r}" if culprit.get("title") else ""
+    author = f" by {culprit['author']}" if culprit.get("author") else ""
+    return f"{culprit.get('package')} {verb} {commit[:12]}{title}{author}"
 
 
 # -- the two states that matter, and every probe, as links
@@ -263,61 +252,3 @@ def _relink(link: Path, target: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(target, link.parent))
-
-
-# -- `summary.json` of JAX-Toolbox: `container`, `versions` and `result`
-
-
-def _summary(run: BisectRun, findings: Findings) -> dict[str, Any]:
-    """Every trial so far in its form."""
-    containers: list[dict[str, Any]] = []
-    versions: list[dict[str, Any]] = []
-    bisected = findings.containers.get("first_bad") or findings.containers.get("last_good")
-    for stage, answer in run.answers.items():
-        seen: dict[str, int] = {}
-        for record in answer.records:
-            values = {name: str(value) for name, value in record.point.values}
-            said = {
-                **_summary_trial(record),
-                "output_directory": str(run.stage_path(stage) / record.path),
-            }
-            if "container" in values:
-                containers.append({"container": run.image_of(values["container"]), **said})
-                continue
-            repetition = seen.setdefault(record.point.config_key, -1) + 1
-            seen[record.point.config_key] = repetition
-            built = run.builds.took.get(short(record.point), 0.0) if not repetition else 0.0
-            about = {"container": bisected, "build_time": built, "test_repetition": repetition}
-            unchanged = findings.good if stage == MAIN else {}
-            versions.append({**unchanged, **values, **said, **about})
-    found = {"container": containers, "versions": versions}
-    return (
-        {**found, "result": dict(_summary_result(findings, bisected))}
-        if findings.culprits
-        else found
-    )
-
-
-def _summary_trial(record: TrialRecord) -> dict[str, Any]:
-    if record.outcome in {Outcome.REPRODUCED, Outcome.CLEAN}:
-        kind = "TEST_YIELDED_RESULTS"
-    else:
-        kind = "BUILD_FAILURE" if NOT_BUILT_WORDS in record.why else "TEST_ERROR"
-    metrics = {"exit_code": record.exit_code} if kind == "TEST_YIELDED_RESULTS" else {}
-    seconds = None if kind == "BUILD_FAILURE" else round(record.duration, 3)
-    return {"result": f"TestExecutionOutcome.{kind}", "test_time": seconds, "metrics": metrics}
-
-
-def _summary_result(findings: Findings, image: str | None) -> Iterator[tuple[str, str | None]]:
-    """`PKG_good` and `PKG_bad`; commits that could not be tested in brackets on both of them."""
-    blamed = list(dict.fromkeys(said["package"] for said in findings.culprits))
-    for name in blamed:
-        mine = [said for said in findings.culprits if said["package"] == name]
-        hidden = [str(said.get("commit") or said["bad"]) for said in mine[:-1]]
-        between = f"[{','.join(hidden)}]" if hidden else ""
-        yield f"{name}_good", ",".join(filter(None, (str(mine[0]["good"]), between)))
-        yield f"{name}_bad", ",".join(filter(None, (between, str(mine[-1]["bad"]))))
-    for name, version in findings.bad.items():
-        if name not in blamed:
-            yield f"{name}_ref", version
-    yield "container", image

@@ -1,13 +1,11 @@
-"""The public API of bisect: all that may be asked of a bisection, and the functions that
-answer it.
-
-What is said here lies on top of a spec file; a run that is gone on with knows what it was asked.
+"""The public API of bisect. A request lies on top of a spec file; a run that is resumed knows what
+it was asked.
 """
 
 import errno
 import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -23,18 +21,17 @@ from aorta.bisect.spec import (
     ContainersSpec,
     EnvironmentsSpec,
     PackageSpec,
-    load_spec,
 )
 from aorta.core.documents import validated
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle
-from aorta.core.stats import counted
 from aorta.engine.events import Listener
 from aorta.engine.question import Budget
 from aorta.engine.rundir import RunDir, find_resumable
 from aorta.engine.session import Resume, begun_with
 from aorta.executors.choosing import ExecutorChoice
+from aorta.registry.documents import load_document
 from aorta.runtimes.git import Repository, no_repository_named
 from aorta.runtimes.venvs import active_environment
 
@@ -53,7 +50,6 @@ class BisectRequest:
     bad: str | None = None  # None: HEAD
     find_fix: bool = False
     first_parent: bool = False
-    skip: tuple[str, ...] = ()  # revisions, or ranges A..B
     # Keys of `environments:` and `containers:` in a spec, over those that it has.
     environments: Mapping[str, Any] = field(default_factory=dict)
     containers: Mapping[str, Any] = field(default_factory=dict)
@@ -76,7 +72,6 @@ class BisectRequest:
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
     resume: Resume | None = None
-    summary: bool = False  # summary.json of JAX-Toolbox' tool is written too
 
     @property
     def asks_something(self) -> bool:
@@ -131,49 +126,29 @@ def _check(spec: BisectSpec) -> None:
 
 
 def plan(request: BisectRequest) -> dict[str, Any]:
-    """What would be tried; nothing is run or written."""
+    """What would be tried, with `lines` for people; nothing is run or written."""
     resolved = _resolved(request)
     spec, directory = resolved.spec, resolved.directory
-    plan: dict[str, Any] = {"command": list(spec.command), "packages": [], "containers": None}
-    plan["expected_builds"] = None
+    found: dict[str, Any] = {"command": list(spec.command)}
     if spec.containers is not None:
         from aorta.bisect.containers.versions import plan_of_containers
 
-        plan["containers"] = plan_of_containers(spec)
-        return plan
-    if spec.environments is not None:
+        days, lines = plan_of_containers(spec)
+        found["containers"] = {"days": days}
+    elif spec.environments is not None:
         from aorta.bisect.environments.given import GivenEnvironments
 
-        given = GivenEnvironments.of(spec.environments, directory)
-        plan["environments"] = [{"name": o.name, "lines": o.requirements} for o in given.both]
-        return plan
-    packages = with_merges(host_packages(spec, directory))
-    plan["packages"] = [
-        {"package": p.name, "good": p.versions[0], "bad": p.versions[-1], "commits": p.candidates}
-        for p in packages
-    ]
-    plan["changes"] = changes = sum(package["commits"] for package in plan["packages"])
-    plan["expected_builds"] = math.ceil(math.log2(changes)) + 2 if changes else 0
-    return plan
-
-
-def plan_lines(plan: Mapping[str, Any]) -> Iterator[str]:
-    yield f"command    {shlex.join(plan['command'])}"
-    for package in plan["packages"]:
-        yield (
-            f"package    {package['package']}: {package['commits']} changes, "
-            f"{package['good'][:12]} .. {package['bad'][:12]}"
-        )
-    for given in plan.get("environments", ()):
-        yield f"environment {given['name']}: {counted(len(given['lines']), 'requirement')}"
-    if plan["containers"]:
-        yield from plan["containers"]["lines"]
-    if plan.get("changes"):
-        yield (
-            f"probes     {plan['changes']} changes in one timeline: at most "
-            f"{plan['expected_builds']} builds, more trials of them if it is flaky"
-        )
-    yield "nothing was run"
+        given = GivenEnvironments.of(spec.environments, directory).both
+        found["environments"] = [{"name": o.name, "lines": o.requirements} for o in given]
+        lines = [f"environment {o.name}: {len(o.requirements)} requirements" for o in given]
+    else:
+        packages = with_merges(host_packages(spec, directory))
+        changes = sum(p.candidates for p in packages)
+        found["packages"] = [{"package": p.name, "commits": p.candidates} for p in packages]
+        found["expected_builds"] = most = math.ceil(math.log2(changes)) + 2
+        lines = [f"package    {p.name}: {p.candidates} changes" for p in packages]
+        lines.append(f"probes     at most {most} builds, more trials of them if it is flaky")
+    return {**found, "lines": [f"command    {shlex.join(spec.command)}", *lines]}
 
 
 # -- from what was asked to a run
@@ -186,24 +161,22 @@ def _resolved(
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
     if request.resume is not None and not request.asks_something:
-        asked = begun_with(RunDir(prefix), KeptQuestion)
+        question = begun_with(RunDir(prefix), KeptQuestion)
     else:
         # Paths in a spec are relative to the spec.
         file = request.spec if isinstance(request.spec, Path) else None
         directory = file.resolve().parent if file else Path.cwd()
-        asked = KeptQuestion(_spec(request), directory, request.checks)
+        question = KeptQuestion(_spec(request), directory, request.checks)
     return ResolvedRequest(
-        spec=asked.spec,
-        directory=asked.directory,
-        checks=asked.checks,
+        spec=question.spec,
+        directory=question.directory,
+        checks=question.checks,
         prefix=prefix,
         executor=request.executor.open,
         listeners=listeners,
         say=say,
         resume=request.resume,
-        is_named=request.output_prefix is not None,
         budget=Budget(request.max_trials, request.max_time),
-        summary=request.summary,
     )
 
 
@@ -223,11 +196,11 @@ def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
     spec = request.spec or BisectSpec()
     if isinstance(spec, Path):
-        spec = load_spec(spec)
+        spec = validated(BisectSpec, load_document(spec), file=str(spec))
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
-    told = {
+    overrides = {
         **{name: getattr(request, name) or None for name in ("command", *_FLAGS)},
         **{name: getattr(request, name) for name in ("confidence", "timeout", "build_timeout")},
         "oracle": oracle,
@@ -235,10 +208,10 @@ def _spec(request: BisectRequest) -> BisectSpec:
         "containers": _containers(request.containers, spec.containers),
         "environments": _environments(request.environments, spec.environments),
     }
-    if told["environments"] is not None and (request.good or request.bad):
+    if overrides["environments"] is not None and (request.good or request.bad):
         raise UsageError("give either --good and --bad or --good-env and --bad-env")
     content = {name: value for name, value in vars(spec).items() if name != "env"}
-    content |= {name: value for name, value in told.items() if value is not None}
+    content |= {name: value for name, value in overrides.items() if value is not None}
     content["env"] = {**spec.env, **request.extra_env}
     return validated(BisectSpec, content, file=_FILE)
 
@@ -276,13 +249,10 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
                 path=".",
                 good=request.good,
                 bad=request.bad or "HEAD",
-                skip=request.skip,
             )
         ]
-    elif request.skip:
-        raise UsageError("--skip goes with --good; in a spec it is a key of a package")
-    sides = {"good": request.passing_versions, "bad": request.failing_versions}
-    for side, versions in sides.items():
+    given = {"good": request.passing_versions, "bad": request.failing_versions}
+    for side, versions in given.items():
         known = {package.name for package in packages}
         for name in versions.keys() - known:
             packages.append(PackageSpec(name=name, path=f"/opt/{name}"))

@@ -6,18 +6,16 @@ stage that was cut short goes on from its journal when the run is resumed.
 """
 
 import hashlib
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.spec import BisectSpec
 from aorta.bisect.trials import BuildSteps, OneTrial, ProbedCommand, Skipping, VersionSets
-from aorta.bisect.watching import Builds, FirstFailure, LogFiles, Say
+from aorta.bisect.watching import FirstFailure, LogFiles, Say
 from aorta.core.errors import UsageError
 from aorta.core.oracle import ExitCodeOracle, known_failure
 from aorta.core.trial import LOCAL
@@ -45,35 +43,8 @@ class ResolvedRequest:
     listeners: Callable[[], Sequence[Listener]] = tuple
     say: Say = lambda _: None
     resume: Resume | None = None
-    is_named: bool = True  # the prefix, by whoever asks
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
-    summary: bool = False
-
-
-class _OneInterrupt:
-    """While this lasts the first Ctrl-C stops the search, and a second one does not stop what is
-    written then: the result and how to go on. A third one does.
-    """
-
-    def __init__(self, say: Say) -> None:
-        self._say, self._count = say, 0
-        self._before: Any = None
-
-    def begin(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._interrupted)
-
-    def end(self) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _interrupted(self, *_: object) -> None:
-        self._count += 1
-        if self._count == 2:
-            self._say("it is being stopped; what is known is written first")
-        else:
-            raise KeyboardInterrupt
 
 
 class BisectRun:
@@ -84,19 +55,15 @@ class BisectRun:
         self.session = _open_session(request)
         self.path = self.session.path
         self.answers: dict[str, Answer] = {}
-        self.image_of: Callable[[str], str] = str  # of a day, once they are listed
-        self.builds = Builds(self.say)
         self.logs = LogFiles(self.path)
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
-        self._interrupts = _OneInterrupt(self.say)
         self._fingerprint = fingerprint(request)
         self._current = self.path
         self._first_failure = FirstFailure(self._directory, self.say)
 
     def __enter__(self) -> Self:
         self.session.__enter__()
-        self._interrupts.begin()
         try:
             # Another question is refused before anything runs.
             self.session.open_journal({**self._fingerprint, "stage": MAIN}).close()
@@ -108,7 +75,6 @@ class BisectRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._interrupts.end()
         self.session.__exit__(kind)
         self.logs.close()
 
@@ -138,9 +104,7 @@ class BisectRun:
         listeners: Sequence[Listener] = (),
         judges: Judges | None = None,
     ) -> Answer:
-        """Run the search of one stage to its end. The failure that is searched for is that of the
-        first stage that saw one.
-        """
+        """Run one stage to its end; the failure it searches is that of the first that saw one."""
         spec = self.request.spec
         # Between environments other failures are no evidence, unless asked for.
         between = spec.environments is not None
@@ -158,7 +122,7 @@ class BisectRun:
         executor = self.request.executor()
         place = executor
         if isinstance(experiment, VersionSets):
-            place = BuildSteps(executor, experiment, self.builds)
+            place = BuildSteps(executor, experiment, self.say)
         own: list[Listener] = [self.logs.listener(self._directory), self._first_failure]
         everyone = [*self.request.listeners(), *own, *listeners]
         self._current = self.stage_path(name)
@@ -188,15 +152,13 @@ class BisectRun:
 
 
 def _open_session(request: ResolvedRequest) -> Session:
-    """The run directory, new or gone on with. An empty directory of that name counts as new; one
-    that nobody named makes way for another of the same second.
-    """
-    prefix, is_named = request.prefix, request.is_named
+    """The run directory, new or gone on with. An empty directory of that name counts as new."""
+    prefix = request.prefix
     if request.resume is not None:
         return Session.resuming(prefix.parent, _VERB, replace(request.resume, run=prefix))
-    if is_named and prefix.is_dir() and not any(prefix.iterdir()):
+    if prefix.is_dir() and not any(prefix.iterdir()):
         prefix.rmdir()
-    if is_named and prefix.exists():
+    if prefix.exists():
         raise UsageError(
             "already exists; choose another --output-prefix, or go on with it by --resume",
             where=str(prefix),
@@ -237,17 +199,14 @@ def _without_tokens(spec: BisectSpec) -> BisectSpec:
 
 
 def fingerprint(request: ResolvedRequest) -> dict[str, object]:
-    """What makes two runs the same question; a resumed run must agree in all of it. Another
-    content of a file that the command names, or of an environment's, is another question.
-    """
+    """What makes two runs the same question, with the content of the files that are named."""
     spec, directory = request.spec, request.directory
     content = _without_tokens(spec).model_dump(
         mode="json", exclude={"command", "timeout", "build_timeout"}
     )
-    mounts = spec.containers.mounts if spec.containers else ()
     found: dict[str, object] = {
         "command": list(spec.command),
-        "files of the command": _digests(spec.command, directory, mounts),
+        "files of the command": _digests(spec.command, directory),
         "spec": content,
     }
     if spec.environments is not None:
@@ -256,21 +215,12 @@ def fingerprint(request: ResolvedRequest) -> dict[str, object]:
     return found
 
 
-def _digests(words: Sequence[str], directory: Path, mounts: Sequence[str] = ()) -> dict[str, str]:
-    """Of every file of the host that is named, also by its place in a container."""
+def _digests(words: Sequence[str], directory: Path) -> dict[str, str]:
+    """Of every file of the host that is named."""
     found: dict[str, str] = {}
     for word in (word.partition("::")[0] for word in words):
-        for path in (directory / word, *_behind(word, directory, mounts)):
-            with suppress(OSError, ValueError):
-                if path.is_file():
-                    found[word] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        with suppress(OSError, ValueError):
+            if (directory / word).is_file():
+                content = (directory / word).read_bytes()
+                found[word] = hashlib.sha256(content).hexdigest()[:16]
     return found
-
-
-def _behind(word: str, directory: Path, mounts: Sequence[str]) -> Iterator[Path]:
-    """The files of the host that a path in the container leads to."""
-    for mount in mounts:
-        source, _, rest = mount.partition(":")
-        target = rest.partition(":")[0].rstrip("/")
-        if target and (word == target or word.startswith(f"{target}/")):
-            yield directory / Path(source).expanduser() / word[len(target) :].lstrip("/")

@@ -1,22 +1,18 @@
-"""`bisect.yaml`: what may have changed, how it is built, where it runs, what counts as the
-failure.
-"""
+"""`bisect.yaml`: what may have changed, how it is built, where it runs, what is the failure."""
 
 import re
 from collections.abc import Mapping
 from datetime import date
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from aorta.bisect.metric import MeasuredMetric
-from aorta.core.documents import StrictModel, validated
+from aorta.core.documents import StrictModel
 from aorta.core.durations import parse_duration
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
 from aorta.core.oracle import Oracle
-from aorta.registry.documents import load_document
 
 Runtime = Literal["docker", "podman", "pyxis", "host"]
 _CACHE_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
@@ -46,7 +42,6 @@ class PackageSpec(_Document):
     rebuild: Literal["always", "changed"] = "always"
     needs: tuple[str, ...] = ()  # packages whose change means a rebuild of this one
     good_parent: bool = False  # the good end is the parent of what is said, or read, of it
-    skip: tuple[str, ...] = ()  # commits, or ranges A..B, or versions that are never tried
 
     @model_validator(mode="after")
     def _is_one_kind(self) -> "PackageSpec":
@@ -190,16 +185,6 @@ class BisectSpec(_Document):
         if unknown:
             raise UsageError(f"a package needs {unknown[0]!r}, which is no package here")
         return self
-
-
-def load_spec(path: Path) -> BisectSpec:
-    content = load_document(path)
-    for key in ("packages", "command"):
-        if isinstance(content, dict) and content.get(key) == []:
-            raise UsageError(
-                "it is an empty list; fill it, or leave it out", where=f"{path}: {key}"
-            )
-    return validated(BisectSpec, content, file=str(path))
 
 
 def day(text: str) -> date:

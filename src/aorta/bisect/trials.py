@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aorta.bisect.package import Package, Versions, whole
-from aorta.bisect.watching import BUILD_LOG, Builds
+from aorta.bisect.watching import BUILD_LOG, Say
 from aorta.core.axis import Point
+from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import (
@@ -42,22 +43,19 @@ if TYPE_CHECKING:
 UNTESTABLE = 125  # the exit code by which `git bisect run` is told to skip
 NOT_BUILT_WORDS = "it could not be made"
 _NOT_BUILT = "not_built"  # in a trial's result: why its build failed
-_POLL = 0.5
 _MOST_LOG = 1 << 20
 
 
 @dataclass(frozen=True)
 class PreparedTest:
     """`step` makes what `test` needs; None if it is there already. Those with one key share one
-    step. `what` names it for people; empty where nothing is built that takes time. `first` is the
-    test that runs in the container of the build, where that is kept for it.
+    step. `what` names it for people; empty where nothing is built that takes time.
     """
 
     key: str
     step: TrialSpec | None
     test: TrialSpec
     what: str = ""
-    first: TrialSpec | None = None
 
 
 class VersionSets(ABC):
@@ -86,10 +84,6 @@ class VersionSets(ABC):
 
     @abstractmethod
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest: ...
-
-    # Not abstract: most leave a mark on the disk, and share what is made.
-    def built(self, key: str) -> None:  # noqa: B027
-        """The build of this key succeeded."""
 
     def finished(self, trial_id: str) -> None:  # noqa: B027
         """The trial is over, and what it had for itself is free."""
@@ -130,15 +124,16 @@ class _Build:
 
     step: TrialSpec
     what: str
-    waiting: dict[str, TrialSpec] = field(default_factory=dict)
+    waiting: dict[str, TrialSpec]
     dropped: list[TrialSpec] = field(default_factory=list)
+    since: float = field(default_factory=time.monotonic)
 
 
 class BuildSteps:
     """An executor that has what a trial needs made first, once for all trials that share it."""
 
-    def __init__(self, inner: Executor, sets: VersionSets, watch: Builds) -> None:
-        self._inner, self._sets, self._watch = inner, sets, watch
+    def __init__(self, inner: Executor, sets: VersionSets, say: Say) -> None:
+        self._inner, self._sets, self._say = inner, sets, say
         self._building: dict[str, _Build] = {}
         self._ended: deque[TrialEnd] = deque()
         self._count = 0
@@ -154,17 +149,15 @@ class BuildSteps:
         elif needed.step is None:
             self._inner.start(needed.test)
         else:
-            waiting = {trial.id: needed.first or needed.test}
+            waiting = {trial.id: needed.test}
             self._start_build(needed.key, needed.step, needed.what, waiting)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._ended:
-            left = _POLL if deadline is None else max(0.0, deadline - time.monotonic())
-            for end in self._inner.wait(min(left, _POLL) if self._building else left):
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            for end in self._inner.wait(left):
                 self._take(end)
-            for build in self._building.values():
-                self._watch.goes_on(build.step)
             if deadline is not None and time.monotonic() >= deadline:
                 break
         ended = list(self._ended)
@@ -190,7 +183,8 @@ class BuildSteps:
         self._count += 1
         step = replace(step, id=f"build-{self._count}-{key}")
         self._building[key] = _Build(step, what, waiting)
-        self._watch.began(step, what)
+        if what:
+            self._say(f"building {what}")
         self._inner.start(step)
 
     def _take(self, end: TrialEnd) -> None:
@@ -200,7 +194,9 @@ class BuildSteps:
             return
         key = steps[end.trial_id]
         build = self._building.pop(key)
-        self._watch.ended(build.step, end)
+        if build.what and not end.cancelled:
+            word = "completed in" if end.exit_code == 0 else "failed after"
+            self._say(f"Build {word} {show_duration(time.monotonic() - build.since)}")
         fault = end.exit_code == GIT_FAULT and not end.cancelled
         for trial in (*build.dropped, *(build.waiting.values() if fault else ())):
             self._end(_never_ran(trial))
@@ -209,7 +205,6 @@ class BuildSteps:
         for trial in build.waiting.values():
             _keep_log(trial, end)
         if end.exit_code == 0 and not (end.timed_out or end.cancelled or end.lost):
-            self._sets.built(key)
             for trial in build.waiting.values():
                 self._inner.start(trial)
         elif end.cancelled and build.waiting:  # wanted again after it was given up
@@ -244,14 +239,14 @@ def _not_built(trial: TrialSpec, build: TrialEnd) -> TrialEnd:
 
 def _keep_log(trial: TrialSpec, build: TrialEnd) -> None:
     """Beside the words of the test. A log that cannot be written is no reason to stop."""
-    said = b""
+    log = b""
     for stream in (build.stdout, build.stderr):
         with suppress(OSError):
-            said += stream.path.read_bytes()[-_MOST_LOG:]
-    if said:
+            log += stream.path.read_bytes()[-_MOST_LOG:]
+    if log:
         with suppress(OSError):
             trial.trial_dir.mkdir(parents=True, exist_ok=True)
-            (trial.trial_dir / BUILD_LOG).write_bytes(said)
+            (trial.trial_dir / BUILD_LOG).write_bytes(log)
 
 
 def _never_ran(trial: TrialSpec) -> TrialEnd:

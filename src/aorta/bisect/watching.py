@@ -1,5 +1,4 @@
-"""What people see while it runs: the first failure at once, what is being built, after every answer
-what is left to do.
+"""What people see while it runs: the first failure at once, after every answer what is left to do.
 
 What stays for later: `info.log` with the same lines, `debug.log` with every event and the whole
 output of every build and trial.
@@ -9,13 +8,13 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
-from aorta.core.trial import Outcome, TrialEnd, TrialSpec
+from aorta.core.trial import Outcome
 from aorta.engine import events
 from aorta.engine.events import Event, Listener
 from aorta.executors.evidence import read_end
@@ -27,14 +26,7 @@ Say = Callable[[str], None]
 BUILD_LOG = "build.log"  # in a trial's directory: what the build said
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _TAIL = 2000
-_WIDEST = 160
 _STAMP = "%Y-%m-%d %H:%M:%S"
-_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 60.0  # seconds between two words about one build
-_FIRST = {
-    Outcome.REPRODUCED: "failure",
-    Outcome.OTHER: "state that is neither good nor bad",
-    Outcome.ERROR: "trial without an outcome",
-}
 
 
 def short(point: Point) -> str:
@@ -43,9 +35,7 @@ def short(point: Point) -> str:
 
 
 class FirstFailure:
-    """The first failing trial decides what is being searched for, so its words are shown before
-    hours are spent. So are those of the first that could not be run, or not be tested.
-    """
+    """The words of the first trial that failed, that could not be run, or not be tested."""
 
     def __init__(self, run_dir: Callable[[], Path], say: Say) -> None:
         self._run_dir, self._say = run_dir, say
@@ -58,65 +48,17 @@ class FirstFailure:
         self._shown.add(record.outcome)
         if event.replayed:
             return
-        self._say(
-            f"the first {_FIRST[record.outcome]}, at {short(record.point)} ({record.why}), said:"
-        )
+        fails = record.outcome is Outcome.REPRODUCED
+        kind = "failure" if fails else "trial that tells neither good nor bad"
+        self._say(f"the first {kind}, at {short(record.point)} ({record.why}), said:")
         for line in last_words(self._run_dir() / record.path).splitlines()[-12:]:
             self._say(f"  | {without_secrets(line)}")
-        if record.outcome is Outcome.REPRODUCED:
-            words = "check that this is the failure you seek: another one would be bisected too"
-            self._say(f"  {words}")
-        elif record.outcome is Outcome.ERROR and not record.timed_out:
-            self._say("  it could not be run: stop with Ctrl-C if this is a mistake in the command")
-
-
-@dataclass
-class _Going:
-    what: str
-    since: float
-    next_word: float
-
-
-class Builds:
-    """What is being built, for how long, and what it says meanwhile; and how long builds took. What
-    has no name, as a mere checkout, is not spoken of.
-    """
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._going: dict[str, _Going] = {}
-        self.took: dict[str, float] = {}
-
-    def began(self, build: TrialSpec, what: str) -> None:
-        if not what:
-            return
-        now = time.monotonic()
-        self._going[build.id] = _Going(what, now, now + _FIRST_PAUSE)
-        self._say(f"building {what}")
-
-    def goes_on(self, build: TrialSpec) -> None:
-        """Says so after a while, and again after twice as long, up to a minute later."""
-        going, now = self._going.get(build.id), time.monotonic()
-        if going is None or now < going.next_word:
-            return
-        going.next_word = now + min(now - going.since, _LONGEST_PAUSE)
-        words = last_line(build.trial_dir)
-        took = show_duration(now - going.since)
-        self._say(f"building {going.what} for {took}{f': {words}' if words else ''}")
-
-    def ended(self, build: TrialSpec, end: TrialEnd) -> None:
-        going = self._going.pop(build.id, None)
-        if going is None or end.cancelled:
-            return
-        took = self.took[going.what] = time.monotonic() - going.since
-        word = "completed in" if end.exit_code == 0 else "failed after"
-        self._say(f"Build {word} {show_duration(took)}")
+        if fails:
+            self._say("  check that this is the failure you seek: another would be bisected too")
 
 
 class StepsLeft:
-    """After every answer: how many candidates are left, about how many more tests that takes, and
-    how long, by the time that the tests so far took with all that belongs to them.
-    """
+    """After every answer: how many candidates are left, and about how many tests and how long."""
 
     def __init__(self, search: Bisection, say: Say) -> None:
         self._search, self._say = search, say
@@ -144,16 +86,19 @@ class StepsLeft:
 
 
 class LogFiles:
-    """`info.log` and `debug.log` of a run directory, appended to when it is resumed."""
+    """`info.log` and `debug.log` of a run, without credentials; what a full disk does not take is
+    dropped.
+    """
 
     def __init__(self, directory: Path) -> None:
-        self._info, self._debug = (_Log(directory / name) for name in ("info.log", "debug.log"))
         self.debug_path = directory / "debug.log"
+        self._info = (directory / "info.log").open("ab", buffering=0)
+        self._debug = self.debug_path.open("ab", buffering=0)
         self._trials = 0
 
     def listener(self, stage_dir: Callable[[], Path]) -> Listener:
         def record(event: Event) -> None:
-            self._debug.write(f"{event}\n")
+            _write(self._debug, str(event))
             if isinstance(event, events.TrialEnded):
                 self._note(event)
                 if not event.replayed:
@@ -163,9 +108,9 @@ class LogFiles:
 
     def _keep_outputs(self, place: Path) -> None:
         for name in (BUILD_LOG, "stdout.log", "stderr.log"):
-            with suppress(OSError), (place / name).open(encoding="utf-8", errors="replace") as said:
-                for line in said:
-                    self._debug.write(f"  {name} | {line.rstrip()}\n")
+            with suppress(OSError), (place / name).open(encoding="utf-8", errors="replace") as log:
+                for line in log:
+                    _write(self._debug, f"  {name} | {line.rstrip()}")
 
     def _note(self, event: events.TrialEnded) -> None:
         self._trials += 1
@@ -175,30 +120,20 @@ class LogFiles:
             f"trial {self._trials}: {record.outcome.value} in {show_duration(record.duration)} "
             f"({short(record.point)}): {record.why}{again}"
         )
-        self._info.write(f"[{time.strftime(_STAMP)}] {words}\n")
+        _write(self._info, f"[{time.strftime(_STAMP)}] {words}")
 
     def say(self, text: str) -> None:
-        line = f"[{time.strftime(_STAMP)}] {text}\n"
-        self._info.write(line)
-        self._debug.write(line)
+        for file in (self._info, self._debug):
+            _write(file, f"[{time.strftime(_STAMP)}] {text}")
 
     def close(self) -> None:
         self._info.close()
         self._debug.close()
 
 
-class _Log:
-    """A file that never gets an address with credentials. What a full disk does not take is
-    dropped: a run needs its journal, not its log.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
-        self.close = self._file.close
-
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            self._file.write(without_secrets(text).encode("utf-8", "replace"))
+def _write(file: FileIO, line: str) -> None:
+    with suppress(OSError):
+        file.write(f"{without_secrets(line)}\n".encode("utf-8", "replace"))
 
 
 def last_words(directory: Path) -> str:
@@ -206,14 +141,6 @@ def last_words(directory: Path) -> str:
     return "\n".join(
         tail for name in ("stdout.log", "stderr.log") if (tail := _tail(directory / name))
     ) or _tail(directory / BUILD_LOG)
-
-
-def last_line(directory: Path) -> str:
-    """What somebody who is still at work said last."""
-    logs = [path for path in (directory / "stdout.log", directory / "stderr.log") if path.exists()]
-    logs.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-    lines = (line for path in logs for line in reversed(_tail(path).splitlines()))
-    return without_secrets(next((line.strip() for line in lines if line.strip()), ""))[:_WIDEST]
 
 
 def _tail(path: Path) -> str:

@@ -103,7 +103,6 @@ _CONTAINER_KEYS = (
 @click.option("--spec", type=click.Path(path_type=Path), help="A bisect.yaml.")
 @click.option("--find-fix", is_flag=True, help="Find the commit that repaired it: --good is newer.")
 @click.option("--first-parent", is_flag=True, help="Name the merge, not the commit it merged.")
-@click.option("--skip", multiple=True, metavar="REV|A..B", help="Never try these.")
 @click.option("--confidence", type=float, help="Stop at this probability.  [default: 0.95]")
 @_container_options
 @click.option("--passing-versions", metavar="PKG:VERSION[,...]")
@@ -194,12 +193,12 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
 
 
 def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
-    from aorta.bisect.request import plan, plan_lines
+    from aorta.bisect.request import plan
 
     found = plan(request)
     if as_json:
         print_json("aorta.bisect.plan/1", found)
-    for line in plan_lines(found):
+    for line in (*found["lines"], "nothing was run"):
         say(line)
 
 

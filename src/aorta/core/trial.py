@@ -42,8 +42,6 @@ class Environment:
     mounts: tuple[str, ...] = ()  # SOURCE:DESTINATION[:ro]
     options: tuple[str, ...] = ()  # further options of the container engine
     source: str = "aorta"
-    # A running container of this image and these options to run in; it ends with the trial.
-    container: str | None = None
 
     @property
     def isolated(self) -> bool:

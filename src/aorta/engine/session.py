@@ -66,10 +66,6 @@ class Session:
 
     def __enter__(self) -> Self:
         self._lock.take()
-        if self.resumed:
-            from aorta.runtimes.containers import sweep
-
-            sweep()  # a machine that went down with the run may have left containers
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

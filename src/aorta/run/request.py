@@ -1,8 +1,4 @@
-"""The verb `run`: everything that may be asked of a run of trials, and the one function that
-answers it.
-
-n trials of one thing: does it fail, how often, how fast?
-"""
+"""The verb `run`, n trials of one thing: what may be asked, and the function that answers it."""
 
 import os
 import shlex
@@ -81,7 +77,7 @@ class RunRequest:
         return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
 
     @property
-    def asked(self) -> int:
+    def fixed_trials(self) -> int:
         """Trials that are wanted whatever they say."""
         return 0 if self.trials is None or self.stop_at_failure else self.trials
 
@@ -96,7 +92,6 @@ class RunReport:
     ending: Ending
     failure: Failure | None
     step_times_ms: Sequence[float] = field(default_factory=tuple)
-    asked: int = 0  # how many trials the user wanted
     is_kept: bool = True  # False on every rank but the first, whose results are kept
 
     @property
@@ -107,11 +102,6 @@ class RunReport:
     def starts(self) -> int:
         """What the interval of the rate rests on: forks of one server share its hash seed."""
         return independent_starts(self.records)
-
-    @property
-    def retried(self) -> int:
-        """Trials that could not tell and were run again; they do not count as asked for."""
-        return max(0, len(self.records) - self.asked) if self.asked else 0
 
     @property
     def exit_code(self) -> Exit:
@@ -135,7 +125,6 @@ class RunReport:
             "step_time_ms": _step_times(self.step_times_ms),
             "resumed_trials": self.ending.resumed_trials,
             "warm": self.ending.warm_to_json(),
-            "retried_trials": self.retried,
             "summary": list(self.lines()),
         }
 
@@ -155,8 +144,6 @@ class RunReport:
         yield "  " + "   ".join(f"{count} {outcome}" for outcome, count in vars(tally).items())
         if self.failure:
             yield f"  failure    {self.failure.text}"
-        if self.retried:
-            yield f"  {self.retried} more ran in place of trials that could not tell"
         yield from (f"  {words}" for words in failed_differently(self.records))
         for index, record in enumerate(self.records):
             if record.outcome in {Outcome.OTHER, Outcome.ERROR}:
@@ -213,8 +200,8 @@ def plan_lines(request: RunRequest) -> Iterator[str]:
         request = _resumed(request, request.resume, lambda _words: None)
     what = _workload(request)
     experiment = workload_experiment(what)
-    yield f"{request.trials} trials of {what.workload} in {what.environment.name}"
-    yield f"  in        {experiment.subject.cwd}"
+    place = f"{what.environment.name}, {experiment.subject.cwd}"
+    yield f"{request.trials} trials of {what.workload} in {place}"
     if request.command:
         words = request.command
         yield f"  command   {words if isinstance(words, str) else shlex.join(words)}"
@@ -266,7 +253,7 @@ def _fingerprint(
         "environment": repr(what.environment),
         "variables": sorted(what.resolved_env().items()),
         "oracle": repr(what.oracle),
-        "number of trials": request.asked or repr(request.judge),
+        "number of trials": request.fixed_trials or repr(request.judge),
         **script_digests(experiment),
     }
 
@@ -306,7 +293,6 @@ def _run_in(
             records=answer.records,
             ending=answer.ending,
             failure=answer.expected,
-            asked=request.asked,
             step_times_ms=_all_step_times(session.path, answer.records),
         )
         write_json(session.path / "result.json", SCHEMA, report.to_json())

@@ -1,9 +1,5 @@
 """Runtimes: in what a trial runs.
 
-A runtime turns a trial into a `Launch`: the process an executor starts, the environment it starts
-it with, and what must run afterwards however the trial ends. It asks the container engine
-questions; it never starts the trial itself.
-
-Imports nothing: `checkout`, `venvs` and `image_job` are programs, started for every state of a
-bisection.
+A runtime turns a trial into a `Launch`: the process an executor starts, its environment, and what
+must run afterwards however the trial ends. Imports nothing: some modules are programs.
 """

@@ -65,9 +65,7 @@ def check_out(
     cherry_pick: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
 ) -> None:
-    """The commit, and nothing that an earlier one left; then the build fixes that apply to it, and
-    the `files` that are put into it, by their place there.
-    """
+    """The commit alone, the build fixes that apply to it, and `files` by their place there."""
     try:
         _at_commit(tree, repository, sha)
     except GitFaultError as fault:
@@ -111,25 +109,11 @@ def _at_commit(tree: str, repository: str, sha: str) -> None:
 def _move_to_commit(tree: str, repository: str, sha: str) -> None:
     if not os.path.exists(f"{tree}/.git"):
         os.makedirs(os.path.dirname(tree), exist_ok=True)
-        source = _writable(repository, tree)
-        _git(source, "worktree", "prune")
-        _git(source, "worktree", "add", "--quiet", "--force", "--detach", tree, sha)
+        _git(repository, "worktree", "prune")
+        _git(repository, "worktree", "add", "--quiet", "--force", "--detach", tree, sha)
     else:
         _git(tree, "checkout", "--quiet", "--force", "--detach", sha)
         _git(tree, "clean", "--quiet", "-ffdx")
-
-
-def _writable(repository: str, tree: str) -> str:
-    """Where worktrees can be registered: for a repository that only others may write to, one beside
-    the tree that has its objects and nothing else.
-    """
-    shared = _asked(repository, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    if os.access(shared, os.W_OK):
-        return repository
-    own = f"{tree}.git"
-    if not os.path.exists(own):
-        _git(os.path.dirname(tree), "clone", "--quiet", "--bare", "--shared", repository, own)
-    return own
 
 
 def forget_trees(repository: str) -> None:

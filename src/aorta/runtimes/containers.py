@@ -1,13 +1,9 @@
 """One container for one trial, by docker or podman: exactly the trial's variables, removed whatever
 happens.
 
-Knows nothing of how a trial is watched or killed: the executor starts the client, and runs
-`cleanup` afterwards. Variables get in without a value ever standing in a process list: `--env NAME`
-makes the client pass on a variable of its own environment, so nothing is quoted, nothing touches
-the disk, and a value may hold newlines. Variables that the client or its loader would itself obey
-(PATH, LD_LIBRARY_PATH, DOCKER_HOST ...) must not be set for it; they go through a file that only
-the caller can read and that is removed with the container. What nobody can remove any more, because
-its owner was killed before it could, `sweep` removes.
+The executor starts the client, and runs `cleanup` afterwards. No value of a variable ever stands in
+a process list: `--env NAME` makes the client pass on one of its own. Those that the client or its
+loader would itself obey (PATH, LD_LIBRARY_PATH ...) go through a private file.
 """
 
 import csv
@@ -17,20 +13,18 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.names import check_variable, slug
-from aorta.core.trial import Environment, RuntimeKind, TrialSpec
+from aorta.core.trial import TrialSpec
 from aorta.runtimes.engine import (
     ENGINES,
     ROOT,
     Client,
     ContainerEngine,
     Image,
-    ask,
     client_of,
     gpu_options,
     image_named,
@@ -38,10 +32,9 @@ from aorta.runtimes.engine import (
     names_devices,
 )
 from aorta.runtimes.launch import Launch, Mount, mounts_of, variables_of
-from aorta.runtimes.owner import OWNER_LABEL, Owner
 
+# The option by which a container runs as the user that its image names, not as the caller.
 IMAGES_USER = "--user="
-"""The option by which a container runs as the user that its image names, not as the caller."""
 
 # Each stands unless the environment's options name it, or its other spelling.
 _DEFAULTS = (
@@ -95,34 +88,26 @@ def container_launch(trial: TrialSpec) -> Launch:
     # A user of the image's own may write into the trial's directory; root may anyway.
     if IMAGES_USER in options and image.user not in ROOT:
         trial.trial_dir.chmod(0o1777)
-    has_devices = names_devices(options) or not trial.resources.gpus
-    if environment.container and has_devices:
-        name = environment.container
-        words = _exec_words(trial, name, options, passed, image)
-        # The engine removes it once it has ended, and nobody waits for that.
-        remove = client.command("kill", name)
-    else:
-        name = _name(trial)
-        id_file = private / f"{name}.id"
-        words = (
-            "run",
-            f"--name={name}",
-            f"--cidfile={id_file}",
-            *_run_options(trial, client, options, mounts),
-            f"--workdir={trial.cwd.absolute()}",
-            *passed.options,
-            *options,
-            image.id,
-            *trial.argv,
-        )
-        remove = ("sh", "-c", _REMOVE, "remove", str(id_file), *client.remove(name))
+    name = _name(trial)
+    id_file = private / f"{name}.id"
+    words = (
+        "run",
+        f"--name={name}",
+        f"--cidfile={id_file}",
+        *_run_options(trial, client, options, mounts),
+        f"--workdir={trial.cwd.absolute()}",
+        *passed.options,
+        *options,
+        image.id,
+        *trial.argv,
+    )
     return Launch(
         argv=client.command(*words),
         cwd=trial.cwd,
         env=passed.client_env,
         unset=passed.client_unset,
         cleanup=(
-            remove,
+            ("sh", "-c", _REMOVE, "remove", str(id_file), *client.remove(name)),
             *passed.cleanup,
             *_handed_over(client, options, image, trial.trial_dir.absolute()),
         ),
@@ -133,26 +118,8 @@ def container_launch(trial: TrialSpec) -> Launch:
     )
 
 
-def _exec_words(
-    trial: TrialSpec,
-    container: str,
-    options: Sequence[str],
-    passed: "PassedVariables",
-    image: Image,
-) -> tuple[str, ...]:
-    """The command in a container that runs, as `run` would start it in a new one."""
-    named = [option for option in options if option.startswith("--workdir=")]
-    place = (named or [f"--workdir={trial.cwd.absolute()}"])[-1]  # an empty one: the image's own
-    words = () if place == "--workdir=" else (place,)
-    # By a shell, which says by exit 127 that there is no such command; docker itself says 126.
-    argv = (*image.entrypoint, "sh", "-c", 'exec "$0" "$@"', *trial.argv)
-    return ("exec", *words, *passed.options, container, *argv)
-
-
 def options_of_run(trial: TrialSpec) -> tuple[str, ...]:
-    """The options of `run`, and of the engine, for a container in which this trial is to run. The
-    engine removes it once it has ended.
-    """
+    """Of the engine and its `run`, for a container like that of this trial that goes once ended."""
     client, options = client_of(ENGINES[trial.environment.kind], trial.environment.options)
     own = _run_options(trial, client, options, mounts_of(trial))
     return ("--rm", *own, *trial.environment.options)
@@ -165,7 +132,6 @@ def _run_options(
     engine = client.engine
     given = {option.partition("=")[0] for option in options}
     return (
-        f"--label={OWNER_LABEL}={Owner.of_this_process().label}",
         f"--label=aorta.pid={os.getpid()}",
         f"--label=aorta.user={user_name()}",
         f"--label=aorta.trial={trial.id}",
@@ -204,9 +170,7 @@ def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
 def _handed_over(
     client: Client, options: Sequence[str], image: Image, trial_dir: Path
 ) -> Iterator[tuple[str, ...]]:
-    """What somebody else wrote into the trial's directory is the caller's afterwards: given by root
-    in a container, as only root gives files away.
-    """
+    """What another user wrote into the trial's directory is given to the caller, by root inside."""
     if IMAGES_USER not in options or os.geteuid() == 0:
         return
     inside_is_caller = client.engine.root_is_caller or is_rootless(client)
@@ -220,7 +184,6 @@ def _handed_over(
         "--entrypoint=chown",
         f"--mount={mount}",
         "--security-opt=label=disable",
-        f"--label={OWNER_LABEL}={Owner.of_this_process().label}",
         image.id,
         "-R",
         caller,
@@ -289,49 +252,3 @@ def _written(variables: Mapping[str, str], directory: Path) -> Path:
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.writelines(f"{name}={value}\n" for name, value in sorted(variables.items()))
     return path
-
-
-# -- what dead owners left
-
-
-_THIS_MACHINE = (
-    Environment("docker", RuntimeKind.DOCKER),
-    Environment("podman", RuntimeKind.PODMAN),
-)
-_NAME_AND_OWNER = f'{{{{.Name}}}}\t{{{{index .Config.Labels "{OWNER_LABEL}"}}}}'
-
-
-def sweep(
-    owner: Owner | None = None, environments: Sequence[Environment] = _THIS_MACHINE
-) -> tuple[str, ...]:
-    """Remove the containers of `owner`, or of every owner that is certainly dead; returns their
-    names.
-
-    `environments` say which engines to look into. One that is absent or does not answer runs no
-    container.
-    """
-    clients = set()
-    for place in environments:
-        with suppress(InfrastructureError):
-            if place.kind in ENGINES:
-                clients.add(client_of(ENGINES[place.kind], place.options)[0])
-    removed = []
-    for client in clients:
-        for name, label in _owned(client):
-            of = Owner.from_label(label)
-            if of is not None and (of == owner if owner else of.is_gone()):
-                ask(client, *client.engine.remove, name)
-                removed.append(name)
-    return tuple(removed)
-
-
-def _owned(client: Client) -> Iterator[tuple[str, str]]:
-    found: list[str] = []
-    with suppress(InfrastructureError):
-        listed = ask(client, "ps", "--all", "--quiet", f"--filter=label={OWNER_LABEL}")
-        found = listed.stdout.split()
-    if not found:
-        return
-    for line in ask(client, "inspect", f"--format={_NAME_AND_OWNER}", *found).stdout.splitlines():
-        name, _, label = line.partition("\t")
-        yield name.removeprefix("/"), label

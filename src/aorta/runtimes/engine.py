@@ -98,10 +98,7 @@ def image_named(client: Client, reference: str) -> Image:
         _pull(client, reference)
         found = present_image(client, reference)
     if found is None:
-        raise InfrastructureError(
-            f"{client.engine.command} pulled image {reference!r} and does not know it; "
-            f"look at: {client.engine.command} images"
-        )
+        raise InfrastructureError(f"{client.engine.command} does not know {reference!r} it pulled")
     return found
 
 
@@ -140,7 +137,7 @@ def present_image(client: Client, reference: str) -> Image | None:
         return _FOUND[client, reference]
     answer = ask(client, "image", "inspect", reference)
     if answer.returncode == 0:
-        found = _image(json.loads(answer.stdout)[0], reference)
+        found = _image(json.loads(answer.stdout)[0])
         return _FOUND.setdefault((client, reference), found)
     if any(words in answer.stderr.lower() for words in _ABSENT):
         return None
@@ -158,23 +155,13 @@ def is_at_hand(environment: Environment) -> bool:
     return present_image(client, str(environment.image)) is not None
 
 
-def _image(facts: dict[str, Any], reference: str) -> Image:
-    repository = _repository(reference)
-    digests: list[str] = facts.get("RepoDigests") or []
-    own = [text for text in digests if f"/{text}".rpartition("@")[0].endswith(f"/{repository}")]
-    digest = (own or digests or [facts["Id"]])[0].rpartition("@")[2]
+def _image(facts: dict[str, Any]) -> Image:
+    digest = (facts.get("RepoDigests") or [facts["Id"]])[0].rpartition("@")[2]
     digest = digest if ":" in digest else f"sha256:{digest}"
     config = facts.get("Config") or {}
     entrypoint = config.get("Entrypoint") or ()
     words = (entrypoint,) if isinstance(entrypoint, str) else tuple(entrypoint)
     return Image(facts["Id"], digest, str(config.get("User") or ""), words)
-
-
-def _repository(reference: str) -> str:
-    """`host:5000/team/image` for `host:5000/team/image:tag@sha256:...`."""
-    name = reference.partition("@")[0]
-    head, slash, last = name.rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}"
 
 
 def _pull(client: Client, reference: str) -> None:

@@ -6,7 +6,6 @@ never reach a message.
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,6 @@ _WEB_FORMS = (
     re.compile(r"(?:https?://)(?:[^/@\s]+@)?([^/\s]+)/(\S+?)(?:\.git)?/?\Z"),
     re.compile(r"(?:ssh://)?git@([^:/\s]+)[:/](\S+?)(?:\.git)?/?\Z"),
 )
-_REFUSED = re.compile(r"dubious ownership in repository at '(.+)'")
 _QUIET = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "true", "LC_ALL": "C"}
 _OF_ONE_REPOSITORY = re.compile(
     "GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE"
@@ -36,9 +34,7 @@ _OF_ONE_REPOSITORY = re.compile(
     "|REPLACE_REF_BASE|SHALLOW_FILE|WORK_TREE)"
 )
 """What hooks, `rebase --exec` and aliases set for the repository they run in: with them, git works
-there, whatever directory it is given. Settings given by variables (`GIT_CONFIG_COUNT`) are the
-user's own and stay: one may be what lets git read a repository at all, and in a linked worktree
-none of them moves another.
+there, whatever directory it is given. Settings (`GIT_CONFIG_COUNT`) are the user's own and stay.
 """
 
 
@@ -88,7 +84,7 @@ def git_on_host(path: Path) -> RunGit:
         except FileNotFoundError:
             raise InfrastructureError("git is not installed, or not on PATH") from None
         # Not in text mode: a carriage return in a commit's title would be the end of a line.
-        out, err = (said.decode("utf-8", "replace") for said in (done.stdout, done.stderr))
+        out, err = (stream.decode("utf-8", "replace") for stream in (done.stdout, done.stderr))
         return GitAnswer(done.returncode, out, err)
 
     return run
@@ -101,21 +97,14 @@ class Repository:
     @classmethod
     def on_host(cls, path: Path) -> "Repository":
         """The repository that `path` lies in, also a bare one; refuses a path outside any."""
-        if path.is_dir():
-            for question in ("--show-toplevel", "--absolute-git-dir"):
-                answer = git_on_host(path)(("rev-parse", question))
-                if answer.code == 0 and answer.out.strip():
-                    top = Path(answer.out.removesuffix("\n"))
-                    return cls(git_on_host(top), str(top))
-            if refused := _REFUSED.search(answer.err):
-                raise UsageError(
-                    "git does not read this repository because it belongs to another user; if you "
-                    "trust it: "
-                    f"git config --global --add safe.directory {shlex.quote(refused[1])}",
-                    where=str(path),
-                )
+        for question in ("--show-toplevel", "--absolute-git-dir"):
+            answer = git_on_host(path)(("rev-parse", question))
+            if answer.code == 0 and answer.out.strip():
+                top = Path(answer.out.removesuffix("\n"))
+                return cls(git_on_host(top), str(top))
         raise UsageError(
-            "this is no git repository; go into one, or name it with a spec", where=str(path)
+            f"this is no git repository ({_last(answer.err)}); go into one, or name it with a spec",
+            where=str(path),
         )
 
     def resolve(self, revision: str) -> str:
@@ -172,18 +161,6 @@ class Repository:
         found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
         shared = set(self._asked("rev-list", older).split())
         return [commit for commit in found if commit.sha not in shared]
-
-    def listed(self, revisions: Sequence[str]) -> frozenset[str]:
-        """Single commits, and every commit of a range A..B."""
-        found: set[str] = set()
-        for revision in revisions:
-            older, dots, newer = revision.partition("..")
-            if dots:
-                ends = self.resolve(newer or "HEAD"), self.resolve(older or "HEAD")
-                found.update(commit.sha for commit in self.only_in(*ends))
-            else:
-                found.add(self.resolve(revision))
-        return frozenset(found)
 
     def main_line(self) -> list[str]:
         """What is checked out and its first parents, newest first."""
@@ -248,10 +225,10 @@ def without_secrets(text: str) -> str:
     return _CREDENTIALS.sub("***@", secrets.without_secrets(text))
 
 
-def _commits(said: str) -> list[Commit]:
+def _commits(log: str) -> list[Commit]:
     """A line each; characters of names and titles that end a line become spaces."""
     found = []
-    for line in said.split("\n"):
+    for line in log.split("\n"):
         if line:
             sha, parents, time, date, author, title = line.split(_FIELD, 5)
             known = (sha, tuple(parents.split()), int(time))

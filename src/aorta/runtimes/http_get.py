@@ -1,12 +1,8 @@
 """Asking a server: one answer as a whole, and credentials that go to the host they are for and to
 no other.
-
-What an answer means, and how a refusal is told, is the business of those who ask: a registry of
-images, an index of packages, a service that attributes.
 """
 
 import base64
-import netrc
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -91,20 +87,3 @@ def credentials_in(url: str) -> str | None:
     if parts.username is None:
         return None
     return f"Basic {basic(unquote(parts.username), unquote(parts.password or ''))}"
-
-
-def split_credentials(url: str) -> tuple[str, str | None]:
-    """The address without user and password, and their header; also from `.netrc`."""
-    header = credentials_in(url)
-    if header is None:
-        user, password = _from_netrc(urlsplit(url).hostname or "")
-        header = f"Basic {basic(user, password)}" if user else None
-    return without_credentials(url), header
-
-
-def _from_netrc(host: str) -> tuple[str, str]:
-    try:
-        known = netrc.netrc().authenticators(host)
-    except (OSError, netrc.NetrcParseError):
-        known = None
-    return (known[0], known[2] or "") if known else ("", "")

@@ -1,11 +1,9 @@
 """Makes an image from another by running scripts in it: `docker commit`, or pyxis' own way to save
 a container.
 
-What one step makes, the next one starts from; a step that is made already, or by somebody else at
-this moment, is not made again. With docker and podman all steps run in one container.
-
-Runs as a process of its own, told by a file (standard library only), so that it goes through the
-executor like a trial.
+What one step makes, the next one starts from; a step that is made already, or by another job at
+this moment, is not made again. Runs as a process of its own, so that it goes through the executor
+like a trial.
 """
 
 import fcntl
@@ -44,8 +42,7 @@ class ImageStep:
 @dataclass(frozen=True)
 class ImageJob:
     """The first step starts from `base`. `place` is a directory that the jobs of a run share.
-    `container` is the name of the one that it is made in; with `keep` it goes on running, for the
-    trial that is tested in it.
+    `container` is the name of the one that it is made in.
     """
 
     kind: str
@@ -57,7 +54,6 @@ class ImageJob:
     options: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     entrypoint: Sequence[str] = ()  # of the base
-    keep: bool = False
     push: str | None = None  # the last image under this name, to its registry
 
 
@@ -69,15 +65,11 @@ def main() -> None:
     # Turned into an exception, so that the container goes on every way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with _OneContainer(job) as container:
-        code = _made(job, container.make) or container.push()
-        container.kept = job.keep and code == 0
-    raise SystemExit(code)
+        raise SystemExit(_made(job, container.make) or container.push())
 
 
 def _made(job: ImageJob, make: Callable[[str, ImageStep], int]) -> int:
-    """The exit code of the first step that fails. The last step is why there is a job; those
-    before it may be another's too.
-    """
+    """The exit code of the first step that fails; those before the last may be another job's."""
     base = job.base
     for step in job.steps:
         name = Path(step.target).name.replace(":", "-")
@@ -100,26 +92,28 @@ def is_made(kind: str, options: Sequence[str], target: str) -> bool:
 
 
 class _OneContainer:
-    """docker and podman: one container, started from what is made already when the first step is
-    made, in which all further steps run. It is removed, unless it is kept.
-    """
+    """docker and podman: one container for all steps that are not made already."""
 
     def __init__(self, job: ImageJob) -> None:
-        self._job, self._is_started, self.kept = job, False, False
+        self._job, self._is_started = job, False
         self._client, self._options = client_of(ENGINES[RuntimeKind(job.kind)], job.options)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._is_started and not self.kept:
-            remove = self._client.remove(self._job.container)
-            subprocess.run(remove, capture_output=True, check=False)
+        if self._is_started:
+            self._remove()
+
+    def _remove(self) -> None:
+        remove = self._client.remove(self._job.container)
+        subprocess.run(remove, capture_output=True, check=False)
 
     def make(self, base: str, step: ImageStep) -> int:
         job = self._job
         if not self._is_started:
             self._is_started = True
+            self._remove()  # that of a job which was killed
             variables = (f"--env={variable}" for variable in job.env)
             named = ("run", "--detach", f"--name={job.container}", *variables)
             if code := self._done(*named, *self._options, base, *_IDLE):

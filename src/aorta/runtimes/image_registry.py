@@ -8,7 +8,6 @@ it names, over TLS or the loopback interface only; they never reach a message.
 import json
 import os
 import re
-import subprocess
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import InfrastructureError, UsageError
-from aorta.runtimes.http_get import Answered, HttpRefusedError, HttpUnansweredError, basic, read
+from aorta.runtimes.http_get import Answered, HttpRefusedError, HttpUnansweredError, read
 
 _PAGE = 1000
 _MOST_PAGES = 10_000
@@ -159,7 +158,7 @@ class _Client:
 
 
 def _credentials(host: str) -> str | None:
-    """`user:password` in base64, from the files and helpers that container engines keep."""
+    """`user:password` in base64, from the files that container engines keep."""
     keys = (
         (_HUB_KEY, "docker.io", host)
         if host == _HUB
@@ -173,9 +172,6 @@ def _credentials(host: str) -> str | None:
         for key in keys:
             if known := content.get("auths", {}).get(key, {}).get("auth"):
                 return str(known)
-            helper = content.get("credHelpers", {}).get(key) or content.get("credsStore")
-            if helper and (found := _from_helper(str(helper), key)):
-                return found
     return None
 
 
@@ -185,23 +181,6 @@ def _credential_files() -> Iterator[Path]:
     yield Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker") / "config.json"
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         yield Path(runtime) / "containers" / "auth.json"
-
-
-def _from_helper(helper: str, key: str) -> str | None:
-    try:
-        done = subprocess.run(
-            (f"docker-credential-{helper}", "get"),
-            input=key.encode(),
-            capture_output=True,
-            timeout=_PATIENCE,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if done.returncode:
-        return None
-    found = _object(done.stdout)
-    return basic(str(found.get("Username", "")), str(found.get("Secret", "")))
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -6,7 +6,7 @@ as options of srun for the pyxis plugin. The code of container engines is loaded
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,9 +61,9 @@ class Launch:
         """
         for known in (*self.refusals, *_OURS):
             if known.exit_code == exit_code or (known.exit_code == ANY_CODE and exit_code):
-                said = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
-                if said:
-                    return f"{known.means}: {said[0].strip()[:300]}"
+                line = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
+                if line:
+                    return f"{known.means}: {line[0].strip()[:300]}"
         return None
 
 
@@ -195,12 +195,6 @@ def _pyxis_launch(trial: TrialSpec) -> Launch:
             "srun is not on PATH, and pyxis is a plugin of it; install it with: apt-get install "
             "slurm-client"
         )
-    if ":" in trial.argv:
-        raise UsageError(
-            "srun takes the word ':' in a command as the start of another one; put the command "
-            "into a script",
-            where=f"environment {trial.environment.name}",
-        )
     return Launch(
         argv=(srun, *srun_options(trial), *trial.argv),
         cwd=trial.cwd,
@@ -223,9 +217,10 @@ def srun_options(trial: TrialSpec) -> tuple[str, ...]:
     caller's environment out.
     """
     options = trial.environment.options
+    mounts = [f"{m.source}:{m.target}{':ro' if m.read_only else ''}" for m in mounts_of(trial)]
     elsewhere = any(option.startswith("--container-workdir=") for option in options)
     return (
-        *image_options(_image(trial), tuple(_mounts(trial)), _variables(trial)),
+        *image_options(_image(trial), mounts, _variables(trial)),
         *([] if elsewhere else [f"--container-workdir={trial.cwd.absolute()}"]),
         *(option for option in options if option != IMAGES_WORKDIR),
     )
@@ -272,15 +267,3 @@ def enroot_reference(image: str) -> str:
     if not slash or not is_registry or image.startswith((".", "/")) or "#" in image:
         return image
     return f"{host}#{rest}"
-
-
-def _mounts(trial: TrialSpec) -> Iterator[str]:
-    for mount in mounts_of(trial):
-        for path in (str(mount.source), mount.target):
-            if "," in path or ":" in path:
-                raise UsageError(
-                    f"pyxis cannot mount {path!r}: it takes , and : as separators; mount a link "
-                    "to it instead",
-                    where=f"environment {trial.environment.name}",
-                )
-        yield f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"

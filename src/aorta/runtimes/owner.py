@@ -1,6 +1,6 @@
-"""Whose container this is: the process that started it, known again after that process is dead.
+"""Whose run directory this is: the process that holds it, known again after that process is dead.
 
-A process id alone is not enough: ids are used again, one engine may serve several machines, and a
+A process id alone is not enough: ids are used again, several machines may share a directory, and a
 process in another pid namespace cannot be seen. So a label carries all that is needed to be sure
 that an owner is gone.
 """
@@ -9,8 +9,6 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
-
-OWNER_LABEL = "aorta.owner"
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ credentials, so none is ever shown as it is. Yanked releases are no candidates.
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html.parser import HTMLParser
@@ -33,14 +31,19 @@ from packaging.version import InvalidVersion, Version
 
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.runtimes.git import without_secrets
-from aorta.runtimes.http_get import HttpRefusedError, HttpUnansweredError, read, split_credentials
+from aorta.runtimes.http_get import (
+    HttpRefusedError,
+    HttpUnansweredError,
+    credentials_in,
+    read,
+    without_credentials,
+)
 
 _ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
     "text/html;q=0.1"
 )
 _PATIENCE = 60.0
-_DAY = re.compile(r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
 _TRUE = {"1", "true", "yes", "on"}
 _PYPI = "https://pypi.org/simple"
 _Entry = Mapping[str, Any]
@@ -101,21 +104,15 @@ def sources_of(
 
 
 def _pip_configured() -> dict[str, list[str]]:
-    """A variable counts before a file's `install`, and that before its `global`."""
-    command = (sys.executable, "-m", "pip", "config", "list")
-    variables = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    said = ""
-    with suppress(OSError, subprocess.TimeoutExpired):
-        said = subprocess.run(
-            command, capture_output=True, text=True, env=variables, timeout=_PATIENCE, check=False
-        ).stdout
-    sections: dict[str, dict[str, list[str]]] = {"global": {}, "install": {}, ":env:": {}}
-    for line in said.splitlines():
+    """What its files and variables say; variables, which are listed last, count most."""
+    command = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found: dict[str, list[str]] = {}
+    for line in done.stdout.splitlines():
         key, _, value = line.partition("=")
-        section, _, name = key.rpartition(".")
         words = value.strip().strip("'\"").replace("\\n", " ").split()
-        sections.setdefault(section, {})[name] = words
-    return {**sections["global"], **sections["install"], **sections[":env:"]}
+        found[key.rpartition(".")[2]] = words
+    return found
 
 
 # -- what an index lists
@@ -158,7 +155,7 @@ class PackageIndex:
             and (pre or not version.is_prerelease)
         ]
         first, last = (
-            releases.get(end) or Release(text, _day_in(text))
+            releases.get(end) or Release(text)
             for end, text in zip((ends[0], ends[1]), (good, bad), strict=True)
         )
         inner = inner if ends[0] == older else inner[::-1]
@@ -170,14 +167,6 @@ def _version(text: str) -> Version | None:
         return Version(text)
     except InvalidVersion:
         return None
-
-
-def _day_in(version: str) -> float | None:
-    """Nightly builds carry their day: 2.9.0.dev20260101."""
-    with suppress(ValueError):
-        if found := _DAY.search(version):
-            return datetime.strptime(f"{found[0]}Z", "%Y%m%d%z").timestamp()
-    return None
 
 
 def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]:
@@ -193,8 +182,7 @@ def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]
     return {
         version: Release(
             str(version),
-            min((f.uploaded for f in those if f.uploaded is not None), default=None)
-            or _day_in(str(version)),
+            min((f.uploaded for f in those if f.uploaded is not None), default=None),
         )
         for version, those in found.items()
     }
@@ -237,9 +225,9 @@ def _linked(place: str, name: str) -> Iterator[IndexFile]:
 
 def _page(address: str) -> Sequence[_Entry]:
     """What a page lists; nothing where there is none."""
-    clean, authorization = split_credentials(address)
+    clean = without_credentials(address)
     try:
-        answered = read(clean, accept=_ACCEPT, authorization=authorization)
+        answered = read(clean, accept=_ACCEPT, authorization=credentials_in(address))
         text = answered.body.decode("utf-8", "replace")
         if "json" not in answered.headers.get("Content-Type", ""):
             return _links(text)
@@ -247,12 +235,12 @@ def _page(address: str) -> Sequence[_Entry]:
     except HttpRefusedError as refused:
         if refused.code in {404, 410}:
             return ()
-        said = f"cannot be read: it answered {refused}"
+        problem = f"cannot be read: it answered {refused}"
     except HttpUnansweredError as wrong:
-        said = f"cannot be read: {wrong}"
+        problem = f"cannot be read: {wrong}"
     except json.JSONDecodeError:
-        said = "answers with broken JSON"
-    raise InfrastructureError(f"the package index {said}", where=without_secrets(clean))
+        problem = "answers with broken JSON"
+    raise InfrastructureError(f"the package index {problem}", where=without_secrets(clean))
 
 
 def _links(text: str) -> list[_Entry]:
@@ -268,10 +256,10 @@ class _Links(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "a":
-            said = dict(attrs)
-            path = unquote(urlsplit(urljoin("/", said.get("href") or "")).path)
+            attributes = dict(attrs)
+            path = unquote(urlsplit(urljoin("/", attributes.get("href") or "")).path)
             entry = {name.removeprefix("data-"): value for name, value in attrs}
-            yanked = "data-yanked" in said
+            yanked = "data-yanked" in attributes
             self.found.append({**entry, "filename": path.rpartition("/")[2], "yanked": yanked})
 
 

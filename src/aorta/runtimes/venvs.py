@@ -2,8 +2,7 @@
 
 Also a program that makes one environment, told by a file (an `EnvironmentJob`), so that it goes
 through the executor like a trial and can be killed like one; standard library only. An environment
-counts as made only once its mark is written, after everything else; the mark says where it is.
-Environments are made by `uv`, with hard links from its cache.
+counts as made only once its mark is written, after everything else.
 """
 
 import importlib.metadata
@@ -29,7 +28,6 @@ if TYPE_CHECKING:  # started for every state: what reads an index is half of its
 
 # The exit code that says: the index could not be read, whatever the packages.
 UNREACHABLE = GIT_FAULT
-_NUMBER = re.compile(r"\d+")
 _NETWORK = re.compile(
     r"error sending request|dns error|failed to lookup address|Connection refused"
     r"|operation timed out|No space left on device"
@@ -43,9 +41,7 @@ _QUIETLY = ("--quiet", "--no-config")
 
 
 def uv_program() -> str:
-    """The one beside this Python, where its wheel puts it, else on the path; raises
-    `InfrastructureError` where there is none.
-    """
+    """The one beside this Python, else on the path; raises `InfrastructureError`."""
     beside = Path(sys.executable).parent / "uv"
     if found := str(beside) if os.access(beside, os.X_OK) else shutil.which("uv"):
         return found
@@ -81,25 +77,16 @@ def _said_by(program: str, code: str) -> str | None:
 
 @cache
 def find_python(version: str) -> tuple[str, str] | None:
-    """Version and program of that very release, or of another of the same minor version."""
-    minor = _NUMBER.findall(version)[:2]
-    programs = ((version_of(program), program) for program in _programs(version))
-    found = [(v, p) for v, p in programs if v and _NUMBER.findall(v)[:2] == minor]
-    return next((one for one in found if one[0] == version), found[0] if found else None)
-
-
-def _programs(version: str) -> Iterator[str]:
-    minor = ".".join(_NUMBER.findall(version)[:2])
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{version}/bin/python")))
-    for wanted in (version, minor):
+    """Version and program of that very release, or of another of the same minor version, among
+    those that uv finds on this machine.
+    """
+    for wanted in (version, ".".join(version.split(".")[:2])):
         asking = (uv_program(), "python", "find", "--no-project", "--no-python-downloads", wanted)
         done = subprocess.run(asking, capture_output=True, text=True, check=False)
-        if done.returncode == 0 and done.stdout.strip():
-            yield done.stdout.strip()
-    if program := shutil.which(f"python{minor}"):
-        yield program
-    yield from (str(p) for p in sorted(pyenv.glob(f"versions/{minor}.*/bin/python"), reverse=True))
+        program = done.stdout.strip()
+        if done.returncode == 0 and (found := version_of(program)):
+            return found, program
+    return None
 
 
 # -- what an environment has
@@ -125,8 +112,8 @@ def search_path(place: Path) -> list[str]:
 
 def search_path_of(program: str) -> list[str]:
     """Where a Python looks for packages; empty where it does not run."""
-    said = _said_by(program, "import json, sys; print(json.dumps(sys.path))")
-    found: list[str] = json.loads(said) if said else []
+    printed = _said_by(program, "import json, sys; print(json.dumps(sys.path))")
+    found: list[str] = json.loads(printed) if printed else []
     return found
 
 
@@ -134,23 +121,23 @@ def distributions(paths: Sequence[str]) -> Iterator[Distribution]:
     """All that is installed there; of a name that stands twice the first, as an import finds it."""
     seen: set[str] = set()
     for found in importlib.metadata.distributions(path=list(paths)):
-        said = found.metadata
-        name = said["Name"] if "Name" in said else None  # noqa: SIM401 - it has no get
+        metadata = found.metadata
+        name = metadata["Name"] if "Name" in metadata else None  # noqa: SIM401 - it has no get
         if name and name not in seen:
             seen.add(name)
             line = _line(name, found.version, found.read_text("direct_url.json"))
-            python = said["Requires-Python"] if "Requires-Python" in said else None  # noqa: SIM401
+            python = metadata["Requires-Python"] if "Requires-Python" in metadata else None  # noqa: SIM401
             yield Distribution(name, found.version, line, found.requires or (), python)
 
 
 def _line(name: str, version: str, direct: str | None) -> str:
-    said = json.loads(direct) if direct else {}
-    url = said.get("url", "")
+    origin = json.loads(direct) if direct else {}
+    url = origin.get("url", "")
     if not url:
         return f"{name}=={version}"
-    if vcs := said.get("vcs_info"):
+    if vcs := origin.get("vcs_info"):
         return f"{name} @ {vcs.get('vcs', 'git')}+{url}@{vcs.get('commit_id', 'HEAD')}"
-    if (said.get("dir_info") or {}).get("editable"):
+    if (origin.get("dir_info") or {}).get("editable"):
         return f"-e {url.removeprefix('file://')}"
     return f"{name} @ {url}"
 
@@ -187,9 +174,9 @@ class EnvironmentJob:
 
 
 def main() -> None:
-    told = Path(sys.argv[1])
-    content = marshal.loads(told.read_bytes())  # noqa: S302 - from a process of ours
-    make(EnvironmentJob(**content), told.parent)
+    job_file = Path(sys.argv[1])
+    content = marshal.loads(job_file.read_bytes())  # noqa: S302 - from a process of ours
+    make(EnvironmentJob(**content), job_file.parent)
 
 
 def make(job: EnvironmentJob, beside: Path) -> None:
@@ -206,7 +193,7 @@ def make(job: EnvironmentJob, beside: Path) -> None:
         Path(job.listed).parent.mkdir(parents=True, exist_ok=True)
         Path(job.listed).write_text(json.dumps(found), encoding="utf-8")
     if job.mark is not None:
-        Path(job.mark).write_text(place.name, encoding="utf-8")
+        Path(job.mark).touch()
 
 
 def other_versions(
@@ -245,11 +232,11 @@ def _install(job: EnvironmentJob, beside: Path) -> None:
             print(failed, file=sys.stderr)
             raise SystemExit(1)
         words = _installing(job, requirements, beside, no_deps=no_deps)
-        said = _failure(words, variables) if words else None
-        if said is None:
+        failure = _failure(words, variables) if words else None
+        if failure is None:
             return
-        first = first or said
-        if _NETWORK.search(said):
+        first = first or failure
+        if _NETWORK.search(failure):
             break
     for line in _conflict(first):
         print(line, file=sys.stderr)
@@ -273,9 +260,9 @@ def _installing(
     return [*words, "--prerelease=allow"] if job.pre else words
 
 
-def _conflict(said: str) -> list[str]:
+def _conflict(output: str) -> list[str]:
     """What the installer said, with its reason as the last line."""
-    lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in said.splitlines()]
+    lines = [re.sub(r"^\W+(?=\w)", "", line).strip() for line in output.splitlines()]
     lines = [line for line in lines if line]
     because = (at for at, line in enumerate(lines) if line.startswith("cause: Because "))
     errors = (at for at, line in enumerate(lines) if line.startswith("error: "))

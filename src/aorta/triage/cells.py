@@ -1,11 +1,9 @@
 """What the trials of one cell amount to: counts, step times, the error line seen most; and how fast
 it is beside its baseline.
 
-Does a mitigation mend, or does it only slow? Races go away when things are slower, whatever made
-them so. Two cells are compared by their steps where both tell of them in the same way, and else by
-how long their clean trials took: the wall clock of a crash measures when it crashed. A cell is
-flagged as slower only if it is above the threshold and the 95 % interval of the ratio lies above 1;
-with two noisy trials a side nothing is flagged.
+Two cells are compared by their steps where both tell of them in the same way, and else by how long
+their clean trials took. A cell is flagged as slower, since races go away when things are slower, if
+it is above the threshold and the 95 % interval of the ratio lies above 1.
 """
 
 import math
@@ -13,7 +11,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from aorta.core.failure import PATTERN, Failure, failure_from_json, same_failure
 from aorta.core.oracle import ANOTHER_FAILURE
@@ -23,34 +21,33 @@ from aorta.core.trial import Outcome, Tally
 from aorta.workloads.results import STEP_TIMES_SOURCE, TrialDocument
 
 StepTimeSource = Literal["per_step", "printed", "elapsed_per_iter", "wall_clock_total", "missing"]
-_BEST_FIRST: tuple[StepTimeSource, ...] = (
-    "per_step",
-    "printed",
-    "elapsed_per_iter",
-    "wall_clock_total",
-    "missing",
-)
+_BEST_FIRST: tuple[StepTimeSource, ...] = get_args(StepTimeSource)
 _TRUSTED: tuple[StepTimeSource, ...] = ("per_step", "printed")
 _MOST_STEPS_KEPT = 1000
 _MOST_HINTS = 3
-_UNRELIABLE = 0.1  # a cell that loses this share of its trials to errors is not to be trusted
+_DIGITS = 6
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """`per_trial` is what cells are compared by: steps of one trial are dependent."""
+    """`per_trial` is what cells are compared by, as steps of one trial are dependent; the rest
+    stands in matrix.json as it is here.
+    """
 
-    source: StepTimeSource = "missing"
     per_trial: Sequence[float] = ()
-    steps: Sequence[float] = ()  # thinned out evenly when there are very many
-    count: int = 0
-    mean: float = 0.0
-    std: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
-    p50: float = 0.0
-    p90: float = 0.0
-    p99: float = 0.0
+    step_time_source: StepTimeSource = "missing"
+    mean_step_time_ms: float = 0.0
+    std_step_time_ms: float = 0.0
+    min_step_time_ms: float = 0.0
+    max_step_time_ms: float = 0.0
+    p50_step_time_ms: float = 0.0
+    p90_step_time_ms: float = 0.0
+    p99_step_time_ms: float = 0.0
+    steps_counted: int = 0
+    step_times_ms: Sequence[float] = ()  # thinned out evenly when there are very many
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "per_trial"}
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,7 @@ class CellStats:
     mean_wall_clock_sec: float = 0.0
     clean_seconds: Sequence[float] = ()
     exit_status_counts: dict[str, int] = field(default_factory=dict)
-    outcome_counts: dict[str, int] = field(default_factory=dict)
     hints: list[tuple[str, int]] = field(default_factory=list)
-    others: Counter[str] = field(default_factory=Counter)  # what trials said that failed otherwise
     first_error: str | None = None
 
     @property
@@ -74,10 +69,6 @@ class CellStats:
     def error(self) -> str | None:
         """Why the cell never ran, in one line; None for one that did."""
         return None if self.tally.evidence else self.first_error or "no trial was run"
-
-    @property
-    def unreliable(self) -> bool:
-        return self.tally.error >= _UNRELIABLE * max(1, self.tally.trials)
 
 
 def aggregate_cell(
@@ -93,12 +84,9 @@ def aggregate_cell(
     """
     trials = [(document, outcome_of(document, expected)) for document in documents]
     errors = [document for document, outcome in trials if outcome is Outcome.ERROR]
-    failed = [
-        (hint_of(document), outcome) for document, outcome in trials if outcome is not Outcome.CLEAN
-    ]
+    hints = Counter(hint_of(d) for d, outcome in trials if outcome is not Outcome.CLEAN)
     walls = [document.wall_clock_sec for document, _ in trials]
     statuses = Counter(document.exit_status for document, _ in trials)
-    progress = Counter(_how_far(document) for document, _ in trials)
     return CellStats(
         tally=Tally.of(outcome for _, outcome in trials),
         step_times=_summary(
@@ -107,9 +95,7 @@ def aggregate_cell(
         mean_wall_clock_sec=statistics.fmean(walls) if walls else 0.0,
         clean_seconds=[d.wall_clock_sec for d, outcome in trials if outcome is Outcome.CLEAN],
         exit_status_counts=dict(sorted(statuses.items())),
-        outcome_counts=dict(sorted(progress.items())),
-        hints=Counter(hint for hint, _ in failed).most_common(_MOST_HINTS),
-        others=Counter(hint for hint, outcome in failed if outcome is Outcome.OTHER),
+        hints=hints.most_common(_MOST_HINTS),
         first_error=next((line for d in errors if (line := first_line(d.why))), None),
     )
 
@@ -151,36 +137,25 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _how_far(document: TrialDocument) -> str:
-    result = document.workload_result
-    if result.main_work_started is False or document.exit_status == "workload_setup_failed":
-        return "did_not_run"
-    executed, configured = result.executed_iterations, result.configured_iterations
-    if document.outcome == "clean":
-        return "completed"
-    if executed is not None and configured is not None:
-        return "completed" if executed >= configured else "crashed_after_iterations"
-    return "did_not_run" if document.outcome == "error" else "unknown"
-
-
 def _summary(samples: Sequence[tuple[StepTimeSource, Sequence[float]]]) -> StepTimes:
     used = [(source, values) for source, values in samples if values]
     if not used:
         return StepTimes()
     ordered = sorted(value for _, values in used for value in values)
     every = math.ceil(len(ordered) / _MOST_STEPS_KEPT)
+    figures = {
+        "mean": statistics.fmean(ordered),
+        "std": statistics.pstdev(ordered),
+        "min": ordered[0],
+        "max": ordered[-1],
+        **{f"p{share}": percentile(ordered, share / 100) for share in (50, 90, 99)},
+    }
     return StepTimes(
-        source=max((source for source, _ in used), key=_BEST_FIRST.index),
         per_trial=[statistics.fmean(values) for _, values in used],
-        steps=ordered[::every],
-        count=len(ordered),
-        mean=statistics.fmean(ordered),
-        std=statistics.pstdev(ordered),
-        low=ordered[0],
-        high=ordered[-1],
-        p50=percentile(ordered, 0.5),
-        p90=percentile(ordered, 0.9),
-        p99=percentile(ordered, 0.99),
+        step_time_source=max((source for source, _ in used), key=_BEST_FIRST.index),
+        steps_counted=len(ordered),
+        step_times_ms=[round(value, _DIGITS) for value in ordered[::every]],
+        **{f"{name}_step_time_ms": round(value, _DIGITS) for name, value in figures.items()},
     )
 
 
@@ -237,9 +212,10 @@ def _comparable(cell: CellStats, baseline: CellStats) -> Speed | None:
     if baseline.error is not None:
         return None
     mine, others = cell.step_times, baseline.step_times
-    if mine.source == others.source and mine.source in _TRUSTED and mine.mean and others.mean:
+    source, means = mine.step_time_source, (mine.mean_step_time_ms, others.mean_step_time_ms)
+    if source == others.step_time_source and source in _TRUSTED and all(means):
         interval = ratio_interval(mine.per_trial, others.per_trial)
-        return Speed("n/a", mine.mean / others.mean, interval, "steps")
+        return Speed("n/a", means[0] / means[1], interval, "steps")
     if not cell.clean_seconds or not baseline.clean_seconds:
         return None
     seconds = statistics.fmean(cell.clean_seconds), statistics.fmean(baseline.clean_seconds)

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from aorta.core.durations import show_duration
-from aorta.engine.events import different_failures
 from aorta.triage.statistics import STATEMENT, Call
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ def matrix_markdown(matrix: "MatrixReport") -> str:
         _header(matrix),
         ["## Reproduction Summary", "", *_table(matrix.rows)],
         _hints(matrix.rows),
-        different_lines(different_failures(matrix.other_failures)),
         _notes(matrix),
     )
 
@@ -54,16 +52,12 @@ def _header(matrix: "MatrixReport") -> list[str]:
     recipe = matrix.plan.recipe
     content = recipe.content
     source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
-    times = matrix.baseline.stats.step_times
-    step = f" ({times.mean:.3g} ms a step)" if times.mean else ""
     lines = [
         *([f"- Ticket: {content.ticket}"] if content.ticket else []),
         f"- Workload: {content.workload}",
         f"- Recipe: {source or '(flag-mode; in-memory)'}",
         f"- Trials per cell: {content.trials} at most",
-        *([f"- Steps per trial: {content.steps}"] if content.steps else []),
-        f"- Run timestamp: {matrix.created}",
-        f"- Baseline cell: {matrix.plan.baseline.name}{step}",
+        f"- Baseline cell: {matrix.plan.baseline.name}",
         (
             f"- Trials run: {sum(row.stats.tally.trials for row in matrix.rows)} in "
             f"{show_duration(matrix.ending.seconds)}"
@@ -91,18 +85,7 @@ def _hints(rows: Sequence["Row"]) -> list[str]:
     return ["## Failure hints", "", *lines] if lines else []
 
 
-def different_lines(words: Sequence[str]) -> list[str]:
-    """How many trials failed differently, and a point for each message."""
-    if not words:
-        return []
-    return [words[0], "", *(f"- {_one_line(line)}" for line in words[1:])]
-
-
 def _notes(matrix: "MatrixReport") -> list[str]:
-    said = {row.comparison.call for row in matrix.rows}
-    lines = [text for call, text in _LEGEND.items() if call in said]
-    if any(row.speed.tag.startswith("speed (") for row in matrix.rows):
-        lines.append("- `speed (+N%)`: slower than the baseline, and a race may hide behind that.")
     whys = [
         f"- `{row.name}`: {_one_line(row.comparison.why)}"
         for row in matrix.rows
@@ -117,7 +100,7 @@ def _notes(matrix: "MatrixReport") -> list[str]:
             "in the direction seen, and corrected for the number of cells."
         ),
         f"- Sure of all of it: {STATEMENT}.",
-        *lines,
+        "- `speed (+N%)`: slower than the baseline, and a race may hide behind that.",
         *whys,
         (
             "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in "
@@ -127,30 +110,16 @@ def _notes(matrix: "MatrixReport") -> list[str]:
     ]
 
 
-_LEGEND = {
-    Call.WORKS: "- `works`: fails significantly less often than the baseline.",
-    Call.WORSE: "- `worse`: fails significantly more often than the baseline.",
-    Call.NO_EFFECT: "- `no effect`: no useful cure; it fails more than half as often as the "
-    "baseline.",
-    Call.NOT_KNOWN: "- `not known`: these trials do not tell; so many of the cell and of the "
-    "baseline would, if the rates stay as they are.",
-    Call.INERT: "- `inert`: cannot differ from the baseline here; a second baseline under another "
-    "name.",
-    Call.OTHER_FAILURE: "- `other failure`: this failure went, and another one came.",
-    Call.DID_NOT_RUN: "- `did not run`: no trial of the cell came to its work; it says nothing.",
-}
-
-
 def _columns(row: "Row") -> dict[str, str]:
     tally, environment, ran = row.stats.tally, row.cell.environment, row.stats.tally.evidence
-    (low, high), p, mean = row.interval, row.comparison.p_adjusted, row.stats.step_times.mean
-    doubt = " (unreliable)" if tally.error and row.stats.unreliable else ""
+    (low, high), p = row.interval, row.comparison.p_adjusted
+    mean = row.stats.step_times.mean_step_time_ms
     inline = environment.source == "inline"
     return {
         "Cell": row.name,
         "Mitigations": " + ".join(row.cell.cell.mitigations),
         "Environment": str(environment.image) if inline else environment.name,
-        "Failure rate": f"{round(100 * row.stats.failure_rate)}%{doubt}" if ran else "n/a",
+        "Failure rate": f"{round(100 * row.stats.failure_rate)}%" if ran else "n/a",
         "Failures": f"{tally.reproduced} / {ran}" if ran else "n/a",
         "95 %": f"{100 * low:.0f}-{100 * high:.0f}%" if ran else "n/a",
         "p": "" if p is None else f"{p:.2g}",
@@ -160,7 +129,6 @@ def _columns(row: "Row") -> dict[str, str]:
         "Other": str(tally.other or ""),
         "Errors": str(tally.error or ""),
         "Steps": str(row.cell.cell.steps or ""),
-        "Stopped": row.note,
         "Resumed": str(row.resumed or ""),
     }
 
@@ -169,9 +137,6 @@ def _answer(row: "Row") -> str:
     comparison = row.comparison
     if comparison.call is Call.DID_NOT_RUN:
         return f"did not run: {row.stats.error}"
-    if comparison.call is Call.NOT_KNOWN and comparison.needed:
-        enough = row.stats.tally.evidence + comparison.needed
-        return f"not known; {enough} trials of each would tell"
     return comparison.call.value
 
 

@@ -123,7 +123,6 @@ class MatrixRun:
                 speed=speed_of(stats, measured[base], threshold, is_baseline=cell.name == base),
                 numbers=sorted(self.cells.told(cell.name)),
                 resumed=resumed[cell.name],
-                note=Stopping(plan).note(cell.name, stats.tally),
             )
             for cell in plan.cells
             for stats in [measured[cell.name]]
@@ -145,7 +144,6 @@ class Row:
     speed: Speed
     numbers: Sequence[int]
     resumed: int = 0
-    note: str = ""
 
     @property
     def name(self) -> str:
@@ -185,7 +183,6 @@ class Row:
             "other_count": tally.other,
             "error_count": tally.error,
             "error_rate": round(tally.error / tally.trials, 4) if tally.trials else 0.0,
-            "unreliable": stats.unreliable and tally.error > 0,
             "failure_rate": round(stats.failure_rate, 4),
             "interval": {"low": round(low, 4), "high": round(high, 4), "confidence": 0.95},
             "call": self.comparison.call.value,
@@ -193,20 +190,16 @@ class Row:
             "p_value": _rounded(self.comparison.p),
             "p_value_holm": _rounded(self.comparison.p_adjusted),
             "p_value_no_cure": _rounded(self.comparison.p_no_cure),
-            "trials_needed": self.comparison.needed,
             "inert": cell.inert,
-            **_step_times(stats),
+            **stats.step_times.to_json(),
             "step_time_ratio": _rounded(self.speed.ratio),
             "step_time_ratio_by": self.speed.by,
-            "step_time_ratio_interval": _pair(self.speed.interval),
             "confound": self.confound,
             "mean_wall_clock_sec": round(stats.mean_wall_clock_sec, 6),
             "exit_status_counts": dict(stats.exit_status_counts),
-            "outcome_counts": dict(stats.outcome_counts),
             "failure_hints": [list(hint) for hint in stats.hints],
             "trial_paths": [str(cell.trial_file(number)) for number in self.numbers],
             "error": stats.error,
-            "stop_after_note": self.note or None,
             "resumed": self.resumed > 0,
             "resumed_trials": self.resumed,
         }
@@ -230,11 +223,6 @@ class MatrixReport(TriageReport):
         return [row.name for row in self.rows if row.comparison.call is Call.DID_NOT_RUN]
 
     @property
-    def other_failures(self) -> Counter[str]:
-        """What the trials of all cells said that failed, and not with the baseline's failure."""
-        return sum((row.stats.others for row in self.rows), Counter[str]())
-
-    @property
     def no_answer(self) -> str | None:
         if self.baseline.comparison.call is not Call.DID_NOT_RUN:
             return None
@@ -255,14 +243,10 @@ class MatrixReport(TriageReport):
                 "baseline_cell_configured": content.confound.baseline_cell,
             },
             "significance": {
-                "test": "fisher",
-                "sides": 1,
-                "correction": "holm",
                 "alpha": SIDE_ALPHA,
                 "any_wrong_call": ANY_WRONG_CALL,
                 "statement": STATEMENT,
             },
-            "other_failures": [list(kind) for kind in self.other_failures.most_common()],
             "recipe_source": {
                 "path": str(recipe.source) if recipe.source else None,
                 "sha256": recipe.sha256,
@@ -275,11 +259,11 @@ class MatrixReport(TriageReport):
 def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     """What a reader must know before believing any row."""
     baseline = next(row for row in rows if row.name == plan.baseline.name)
-    tally, said = baseline.stats.tally, []
+    tally, doubts = baseline.stats.tally, []
     if not tally.evidence:
-        said.append(f"the baseline {baseline.name} did not run: nothing can be compared with it")
+        doubts.append(f"the baseline {baseline.name} did not run: nothing can be compared with it")
     elif not tally.reproduced:
-        said.append(
+        doubts.append(
             f"the baseline {baseline.name} never failed in {tally.evidence} trials: "
             "no mitigation can be seen to work"
         )
@@ -287,28 +271,12 @@ def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     compared = len(plan.cells) - 1 - len(plan.inert)
     caps = Caps(trials, plan.baseline.trials, max(1, compared))
     if compared and not can_decide(caps):
-        said.append(
+        doubts.append(
             f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of "
             f"{trials} may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at "
             f"least {caps.floor + 1} are needed"
         )
-    return said
-
-
-def _step_times(stats: CellStats) -> dict[str, Any]:
-    times = stats.step_times
-    return {
-        "step_time_source": times.source,
-        "mean_step_time_ms": round(times.mean, 6),
-        "std_step_time_ms": round(times.std, 6),
-        "min_step_time_ms": round(times.low, 6),
-        "max_step_time_ms": round(times.high, 6),
-        "p50_step_time_ms": round(times.p50, 6),
-        "p90_step_time_ms": round(times.p90, 6),
-        "p99_step_time_ms": round(times.p99, 6),
-        "steps_counted": times.count,
-        "step_times_ms": [round(value, 6) for value in times.steps],
-    }
+    return doubts
 
 
 def _shown(env: Mapping[str, str]) -> dict[str, str]:
@@ -317,7 +285,3 @@ def _shown(env: Mapping[str, str]) -> dict[str, str]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
-
-
-def _pair(interval: tuple[float, float] | None) -> list[float | None] | None:
-    return None if interval is None else [_rounded(bound) for bound in interval]

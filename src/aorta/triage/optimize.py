@@ -17,7 +17,7 @@ from aorta.core.errors import SpecError
 from aorta.core.names import slug
 from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, TrialSpec, Verdict
-from aorta.engine.events import Note, PointDecided, Reason, TrialRecord, failed_differently
+from aorta.engine.events import Note, PointDecided, Reason, TrialRecord
 from aorta.engine.judge import (
     Calibration,
     HitCount,
@@ -33,7 +33,7 @@ from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS, CureSearch
-from aorta.triage.markdown import different_lines, in_sections
+from aorta.triage.markdown import in_sections
 from aorta.triage.plan import Plan, PlannedCell, TriageReport
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import WorkloadRequest, workload_experiment
@@ -72,8 +72,8 @@ class StackRun:
     def place(self, record: TrialRecord) -> tuple[PlannedCell, WorkloadRequest, TrialLabel, Path]:
         point, request = record.point, self._request(record.point)
         label = TrialLabel(request.workload, record.index)
-        asked = f"{point.purpose.value}{point.replica}"
-        folder = Path("cells", slug(self.name_of(point))) / asked
+        purpose = f"{point.purpose.value}{point.replica}"
+        folder = Path("cells", slug(self.name_of(point))) / purpose
         return self.plan.baseline, request, label, folder / label.relative_path
 
     def decided(self, event: PointDecided) -> Note:
@@ -95,7 +95,6 @@ class StackRun:
             created=created,
             run_dir=run_dir,
             warnings=warnings,
-            failed_differently=failed_differently(answer.records),
             failure=answer.expected,
         )
 
@@ -133,8 +132,8 @@ def _candidates(plan: Plan) -> tuple[list[Mitigation], dict[str, str]]:
         elif named or reason.startswith("sets"):
             left_out[entry.name] = reason
     if not chosen:
-        said = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise SpecError(f"no mitigation can act here: {said}", where=plan.recipe.file)
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise SpecError(f"no mitigation can act here: {reasons}", where=plan.recipe.file)
     return chosen, left_out
 
 
@@ -227,7 +226,6 @@ class StackReport(TriageReport):
     SCHEMA = "aorta.optimize/1"
 
     run: StackRun
-    failed_differently: Sequence[str] = ()
 
     @property
     def original(self) -> Tally:
@@ -248,13 +246,8 @@ class StackReport(TriageReport):
             return "the failure did not show without mitigations: there is nothing to mend"
         if self.status != "not_found":
             return None
-        for point, verdict in self.run.cures.verdicts.items():
-            seen = failures(verdict.tally)
-            if verdict.reproduces is None and seen.trials and not seen.hits:
-                return (
-                    f"not known: with {self.run.name_of(point)} it failed in 0 of {seen.trials} "
-                    "trials, too few to tell from luck; more --trials would tell"
-                )
+        if any(verdict.reproduces is None for verdict in self.run.cures.verdicts.values()):
+            return "not known: more --trials would tell"
         return "no stack of these mitigations makes the failure go away"
 
     @cached_property
@@ -307,42 +300,23 @@ class StackReport(TriageReport):
             "trials": self.ending.trials,
             "resumed_trials": self.ending.resumed_trials,
             "stacks_judged": len(self.run.cures.verdicts),
-            "failed_differently": list(self.failed_differently),
         }
 
     def markdown(self) -> str:
         """optimize.md: what a person pastes into a ticket."""
-        content, ending = self.plan.recipe.content, self.ending
+        content, ending, stack = self.plan.recipe.content, self.ending, self.recommended
         header = [
             *([f"- Ticket: {content.ticket}"] if content.ticket else []),
             f"- Without mitigations: {_said(self.original)}",
-            f"- Candidates: {', '.join(entry.name for entry in self.run.candidates)}",
             f"- Trials: {ending.trials}, {show_duration(ending.seconds)}",
             *([f"- **Not finished**: {ending.detail}"] if ending.detail else []),
             *(f"- Left out `{name}`: {reason}" for name, reason in self.run.left_out.items()),
         ]
-        why = self.no_answer or "stopped before an answer"
-        answer = ["## Answer", "", f"{why[:1].upper()}{why[1:]}."]
-        if self.recommended:
-            shell = ["```sh", *self.lines, "```"]
-            answer = ["## Recommended", "", *shell, "", f"- {_in_words(self.recommended)}"]
-        return in_sections(
-            f"The smallest stack that works - {content.workload}",
-            self.warnings,
-            header,
-            answer,
-            different_lines(self.failed_differently),
-        )
-
-
-def _in_words(stack: Mapping[str, Any]) -> str:
-    counts = "{failed} of {of} failed"
-    without = [
-        f"without {name}: {counts.format(**seen) if seen else 'not tried'}"
-        for name, seen in stack["without"].items()
-    ]
-    return (
-        f"With {' + '.join(stack['mitigations'])}, {counts.format(**stack)}: the rate is below "
-        f"{100 * stack['rate_below']:.0f} % (95 % sure), and luck alone would do this with a "
-        f"chance of {stack['chance_of_luck']:.1g}; {'; '.join(without)}"
-    )
+        answer = [f"**No answer**: {self.no_answer or 'stopped before one was known'}."]
+        if stack:
+            seen = f"{stack['failed']} of {stack['of']} failed"
+            below = f"the rate is below {100 * stack['rate_below']:.0f} % (95 % sure)"
+            names = " + ".join(stack["mitigations"])
+            answer = ["```sh", *self.lines, "```", "", f"With {names}, {seen}: {below}."]
+        title = f"The smallest stack that works - {content.workload}"
+        return in_sections(title, self.warnings, header, answer)

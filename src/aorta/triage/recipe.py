@@ -1,8 +1,5 @@
-"""The recipe as a file: its keys, read strictly, and written back so that the result reads in
-again.
-
-Names of mitigations and environments are resolved here, because a recipe that names nothing real is
-wrong; the workload is looked up when the recipe runs.
+"""The recipe as a file, read strictly and written back so that the result reads in again. Names of
+mitigations and environments are resolved here; the workload is looked up when the recipe runs.
 """
 
 import hashlib
@@ -10,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -88,20 +85,10 @@ class Confound(StrictModel):
     baseline_cell: str | None = None
 
 
-def _place(value: object) -> object:
-    named = value.get("docker") if isinstance(value, dict) and len(value) == 1 else value
-    if isinstance(named, str) and named:
-        return value
-    raise UsageError(
-        f"found {value!r}, expected the name of an environment, or {{docker: IMAGE}} with the name "
-        "of an image"
-    )
-
-
 class Cell(StrictModel):
     name: Annotated[str, AfterValidator(checked_cell_name)]
     mitigations: Names
-    environment: Annotated[Text | InlineImage, BeforeValidator(_place)]
+    environment: Text | InlineImage
     extra_env: Variables = Field(default_factory=dict)
     workload_config: Config = Field(default_factory=dict)
     trials: Count | None = None
@@ -120,7 +107,7 @@ def _seconds(value: object) -> object:
 class RecipeFile(StrictModel):
     """Every key of a recipe. `workload` and its config may be left to the command line."""
 
-    schema_version: Literal[1]
+    schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
     ticket: Text | None = None
     workload: Text
     trials: Count
@@ -132,13 +119,6 @@ class RecipeFile(StrictModel):
     warm: bool = False  # as --warm
     confound: Confound = Confound()
     cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of), Field(min_length=1)]
-
-    @field_validator("schema_version", mode="before")
-    @classmethod
-    def _known_version(cls, version: object) -> object:
-        if type(version) is not int or version != SCHEMA_VERSION:  # True == 1, but is no version
-            raise UsageError(f"found {version!r}, expected {SCHEMA_VERSION}")
-        return version
 
     @field_validator("cells")
     @classmethod
@@ -226,7 +206,7 @@ def load_recipe(
 
 def unique_files(paths: Sequence[Path]) -> tuple[Path, ...]:
     """Each file once, by where it really lies."""
-    return tuple({path.resolve(): path for path in reversed(paths)}.values())[::-1]
+    return tuple(dict.fromkeys(path.resolve() for path in paths))
 
 
 def check_names(recipe: Recipe) -> None:
@@ -238,8 +218,8 @@ def check_names(recipe: Recipe) -> None:
             recipe.environment_of(cell)
             stack_mitigations(bundles, decided={**recipe.content.extra_env, **cell.extra_env})
         except AortaError as wrong:
-            said = wrong.message if wrong.where is None else str(wrong)
-            raise SpecError(f"cell {cell.name!r}: {said}", where=where) from None
+            words = wrong.message if wrong.where is None else str(wrong)
+            raise SpecError(f"cell {cell.name!r}: {words}", where=where) from None
 
 
 def resolved_yaml(recipe: Recipe) -> str:

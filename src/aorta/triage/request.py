@@ -121,7 +121,7 @@ def wrapped(command_line: Sequence[str], oracle: Oracle | None) -> dict[str, Any
 
 
 def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
-    """Flag mode. What must be said is asked for by the names of the options."""
+    """One cell for each mitigation in each environment, named `<mitigation>-<environment>`."""
     if request.workload == "":
         raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(command) == bool(request.workload):
@@ -136,13 +136,6 @@ def from_flags(request: TriageRequest, command: Mapping[str, Any]) -> Recipe:
     missing = [option for option, value in given.items() if value is None]
     if missing:
         raise UsageError(f"without --recipe, {', '.join(missing)} must be given")
-    return build_recipe_from_flags(request, command)
-
-
-def build_recipe_from_flags(
-    request: TriageRequest, command: Mapping[str, Any] | None = None
-) -> Recipe:
-    """One cell for each mitigation in each environment, named `<mitigation>-<environment>`."""
     confound = {"threshold": request.confound_threshold, "baseline_cell": request.baseline_cell}
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -150,7 +143,7 @@ def build_recipe_from_flags(
         "workload": COMMAND if command else request.workload,
         "trials": _MOST_TRIALS if request.trials is None else request.trials,
         "steps": request.steps,
-        "workload_config": dict(command or {}),
+        "workload_config": dict(command),
         "confound": {key: value for key, value in confound.items() if value is not None},
         "cells": _cells(request),
     }

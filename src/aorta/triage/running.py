@@ -64,8 +64,8 @@ def triage(
             warm=True,
             **run.rules(Budget(max_seconds=request.max_wall_clock)),
         )
-        told = [_telling(run, listener) for listener in listeners()]
-        answer = session.answer(question, executor, told)
+        wrapped = [_telling(run, listener) for listener in listeners()]
+        answer = session.answer(question, executor, wrapped)
         report = run.report(answer, session.path, session.run.about()["created"], warnings)
         write_json(session.path / f"{report.NAME}.json", report.SCHEMA, report.content())
         write_atomically(report.page, report.markdown())
@@ -118,9 +118,9 @@ def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:
 
 def _telling(run: Run, listener: Listener) -> Listener:
     def listen(event: Event) -> None:
-        told = run.decided(event) if isinstance(event, PointDecided) else event
-        if told is not None:
-            listener(told)
+        passed_on = run.decided(event) if isinstance(event, PointDecided) else event
+        if passed_on is not None:
+            listener(passed_on)
 
     return listen
 
@@ -133,17 +133,15 @@ class RunFiles:
         self.run, self.path = run, run.path
 
     def adopt(self, recipe: Recipe) -> Recipe:
-        """The recipe as it will run, resolved from copies of its sidecars."""
-        copies = tuple(self._copy(sidecar) for sidecar in recipe.sidecars)
+        """The recipe as it will run, resolved from copies of its sidecars. A copy that is already
+        there belongs to the resumed run, and stays.
+        """
+        copies = [self.path / SIDECARS / sidecar.name for sidecar in recipe.sidecars]
+        for sidecar, copy in zip(recipe.sidecars, copies, strict=True):
+            if not copy.exists():
+                write_atomically(copy, sidecar.read_bytes())
         write_atomically(self.path / RESOLVED_RECIPE, resolved_yaml(recipe))
-        return replace(recipe, sidecars=copies)
-
-    def _copy(self, sidecar: Path) -> Path:
-        """A copy that is already there belongs to the resumed run, and stays."""
-        copy = self.path / SIDECARS / sidecar.name
-        if not copy.exists():
-            write_atomically(copy, sidecar.read_bytes())
-        return copy
+        return replace(recipe, sidecars=tuple(copies))
 
     def take_snapshots(self, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
         """The host's once and each environment's once, before any trial; returns warnings."""
@@ -156,12 +154,8 @@ class RunFiles:
             for environment in plan.environments.values()
         }
         named = {"host": host, **{f"environment:{name}": one for name, one in taken.items()}}
-        scopes: dict[str, list[str]] = {}
-        for scope, snapshot in named.items():
-            scopes.setdefault(_missing_in(snapshot), []).append(scope)
-        warnings = [
-            f"{', '.join(names)}: {missing}" for missing, names in scopes.items() if missing
-        ]
+        missing = {scope: _missing_in(snapshot) for scope, snapshot in named.items()}
+        warnings = [f"{scope}: {words}" for scope, words in missing.items() if words]
         return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
 
     def _inside(self, environment: Environment, executor: Executor) -> dict[str, Any]:

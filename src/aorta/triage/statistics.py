@@ -3,11 +3,10 @@ on tallies.
 
 Three things may be said of a cell, and each needs evidence: it `works` (fails less often than the
 baseline), it is `worse` (fails more often), or it has `no effect` (it is no useful cure: its rate
-is more than half of the baseline's). Whatever has no evidence is `not known`, with how many more
-trials would tell. Both rates are compared by Fisher's exact test, the half by an exact test of the
-ratio. At most 5 % of matrices say anything wrong of any cell: 2.5 % for `works` (Holm over the
-cells), and 2.5 % for `worse` and `no effect` together (a share for each cell), because at most one
-of those two can be wrong of one cell.
+is more than half of the baseline's). Whatever has no evidence is `not known`. Both rates are
+compared by Fisher's exact test, the half by an exact test of the ratio. `STATEMENT` says how often
+a matrix is wrong; `worse` and `no effect` share their part, as at most one of them can be wrong of
+one cell.
 
 A cell is left early where no outcome of its remaining trials, and of the baseline's, could change
 what is said of it; or where the evidence is far beyond the level (Haybittle and Peto's rule), which
@@ -21,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import count
 
 from aorta.core.stats import fisher_fewer, holm, ratio_above
 from aorta.core.trial import Tally
@@ -31,7 +31,6 @@ SIDE_ALPHA = ANY_WRONG_CALL / 2
 INTERIM_ALPHA = 0.001
 EARLY_NO_EFFECT = 0.5  # of the level, while trials are left: looks are many and the error is one
 USEFUL_RATIO = 0.5  # of the baseline's rate; a cell above it is no useful cure
-_MOST_NEEDED = 300  # beyond this, "trials still needed" is no plan but a shrug
 
 STATEMENT = (
     "at most 5 % of matrices say anything wrong of any cell: each answer is one-sided, 2.5 % for "
@@ -60,16 +59,12 @@ class CellComparison:
     """`p` is of the direction that was seen: less often than the baseline, or as often and more;
     `p_adjusted` is what the number of cells makes of it, to be held against `SIDE_ALPHA`.
     `p_no_cure` is for `no effect`, adjusted too.
-
-    `needed` is how many more trials each of the cell and the baseline would decide what is not
-    known, at these rates.
     """
 
     call: Call
     p: float | None = None
     p_adjusted: float | None = None
     p_no_cure: float | None = None
-    needed: int | None = None
     why: str = ""
 
 
@@ -88,7 +83,7 @@ class Caps:
     @property
     def floor(self) -> int:
         """As many trials as cannot yet say anything in a matrix of this size."""
-        return next(n for n in range(_MOST_NEEDED) if p_fewer(0, n + 1, n + 1, n + 1) < self.level)
+        return next(n for n in count() if p_fewer(0, n + 1, n + 1, n + 1) < self.level)
 
 
 @functools.cache
@@ -185,13 +180,6 @@ class Stopping:
             name for name in plan.names if name != plan.baseline.name and name not in plan.inert
         )
 
-    def note(self, cell: str, tally: Tally) -> str:
-        """Why the cell stopped before its cap; else nothing."""
-        cap = self.plan.by_name[cell].trials
-        if tally.is_hopeless():
-            return f"given up after {tally.error} errors"
-        return f"after {tally.evidence} of {cap}" if tally.evidence < cap else ""
-
 
 # -- what is said of a cell ------------------------------------------------------------------------
 
@@ -233,11 +221,11 @@ def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> CellC
         adjusted = min(1.0, p * comparisons)
     no_cure = min(1.0, _of(p_no_cure, cell, base) * comparisons)
 
-    def say(call: Call, *, why: str = "", needed: int | None = None) -> CellComparison:
-        return CellComparison(call, p, adjusted, no_cure, needed, why)
+    def say(call: Call, why: str = "") -> CellComparison:
+        return CellComparison(call, p, adjusted, no_cure, why)
 
     if cell.other and cell.other == cell.evidence:
-        return say(Call.OTHER_FAILURE, why="every trial failed in another way")
+        return say(Call.OTHER_FAILURE, "every trial failed in another way")
     if adjusted < SIDE_ALPHA and rate(cell) > rate(base):
         return say(Call.WORSE)
     if adjusted < SIDE_ALPHA:
@@ -246,32 +234,13 @@ def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> CellC
         )
         if cell.other and failed >= SIDE_ALPHA:
             other = f"{cell.other} of {cell.evidence} trials failed in another way"
-            return say(Call.OTHER_FAILURE, why=other)
+            return say(Call.OTHER_FAILURE, other)
         return say(Call.WORKS)
     if no_cure < SIDE_ALPHA:
         return say(Call.NO_EFFECT)
     if base.reproduced == 0 and cell.reproduced == 0:
-        return say(Call.NOT_KNOWN, why="the baseline never failed")
-    return say(Call.NOT_KNOWN, needed=trials_needed(cell, base, comparisons))
-
-
-def trials_needed(cell: Tally, baseline: Tally, comparisons: int = 1) -> int | None:
-    """How many more trials, of cell and baseline, decide it if the rates stay."""
-    level = SIDE_ALPHA / comparisons
-
-    def decides(more: int) -> bool:
-        trials = cell.evidence + more
-        base_trials = max(baseline.evidence, trials)
-        counts = (
-            round(rate(cell) * trials),
-            trials,
-            round(rate(baseline) * base_trials),
-            base_trials,
-        )
-        tests = (p_fewer if rate(cell) < rate(baseline) else p_more, p_no_cure)
-        return any(test(*counts) < level for test in tests)
-
-    return next(filter(decides, range(1, _MOST_NEEDED)), None)
+        return say(Call.NOT_KNOWN, "the baseline never failed")
+    return say(Call.NOT_KNOWN)
 
 
 def _of(test: Test, cell: Tally, baseline: Tally) -> float:

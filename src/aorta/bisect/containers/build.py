@@ -1,18 +1,14 @@
-"""Version sets inside containers: one image each, made once from the bisection container and reused
-by its trials.
+"""Version sets inside containers: one image each, made once from the bisection container, which has
+every commit that the search will need.
 
-Packages come in their order: a build sees the packages before it, and later ones that it says it
-needs. So what was built of the same versions of the same packages before is used again, however
-those behind it move.
-
-The bisection container itself is got once, with every commit in it that the search will need.
+A build sees the packages before it, and later ones that it says it needs; so what was built of the
+same versions of the packages before is used again.
 """
 
 import hashlib
 import json
 import shlex
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,7 +42,6 @@ from aorta.runtimes.launch import IMAGES_WORKDIR, ONCE, image_options
 
 WORKLOAD = "WORKLOAD"  # the package whose version only a plugin is told
 _TAG = "aorta-bisect"
-_REMOVAL_SECONDS = 10.0  # that an engine may take to remove a container that has ended
 _ORDERED = "made.txt"  # the images of this run, each written down before it is made
 
 
@@ -76,10 +71,6 @@ class Images(VersionSets):
         option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
         self._cache_option = {CACHE_OPTION: option}
         self._build_env = {**self._cache_option, **spec.env}
-        self._made: set[str] = set()
-
-    def built(self, key: str) -> None:
-        self._made.add(self._target(key))
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
@@ -95,17 +86,13 @@ class Images(VersionSets):
             if workload := versions.get(WORKLOAD):
                 words = (*words, "--workload-version", workload)
             test = replace(trial, argv=(*trial.argv, *words), env=env, environment=LOCAL)
-        # The first test runs in the container that its version set is made in, once its image is
-        # kept, unless it needs one that starts otherwise.
-        place, first = test.environment, None
-        if place.kind in ENGINES and not any(o.startswith("--entrypoint") for o in place.options):
-            first = replace(test, environment=replace(place, container=f"{_TAG}-{key}"))
         step = None
-        if not self._is_there(target):
+        place = self._base.environment
+        if not is_made(place.kind, place.options, target):
             steps, push = self._steps(versions), self._pushed(key)
-            job = _image_job(self._base, steps, self._root, self._build_env, first, push)
+            job = _image_job(self._base, steps, self._root, self._build_env, push)
             step = self._build(job, key)
-        return PreparedTest(key, step, test, version_words(self._packages, versions), first)
+        return PreparedTest(key, step, test, version_words(self._packages, versions))
 
     def _pushed(self, key: str) -> str | None:
         """The name under which a plugin's image is pushed, where a registry is named."""
@@ -113,13 +100,6 @@ class Images(VersionSets):
         if not registry:
             return None
         return f"{registry}{'' if ':' in registry.rpartition('/')[2] else ':'}{key}"
-
-    def _is_there(self, target: str) -> bool:
-        """As made now, or by this run before it was cut short; nobody else makes its images."""
-        place = self._base.environment
-        return target in self._made or (
-            target in _ordered(self._root) and is_made(place.kind, place.options, target)
-        )
 
     def _target(self, key: str) -> str:
         if self._base.environment.kind is RuntimeKind.PYXIS:
@@ -179,11 +159,6 @@ class Images(VersionSets):
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
-def _ordered(root: Path) -> list[str]:
-    kept = root / _ORDERED
-    return kept.read_text(encoding="utf-8").splitlines() if kept.exists() else []
-
-
 def remove_images(root: Path, environment: Environment) -> None:
     """The images of a run; containers made from them are gone by then."""
     if environment.kind not in ENGINES:
@@ -192,17 +167,11 @@ def remove_images(root: Path, environment: Environment) -> None:
         shutil.rmtree(root / SAVING, ignore_errors=True)
         return
     client, _ = client_of(ENGINES[environment.kind], environment.options)
-    if names := tuple(dict.fromkeys(_ordered(root))):
-        # A container whose test was called off is still there; most are gone with their test, or
-        # are being removed at this moment.
-        own = [name.replace(":", "-") for name in names if name.startswith(_TAG)]
-        ask(client, *client.engine.remove, *own)
-        listed = ("ps", "--all", "--quiet", *(f"--filter=name={name}" for name in own))
-        until = time.monotonic() + _REMOVAL_SECONDS
-        while ask(client, *listed).stdout.strip() and time.monotonic() < until:
-            time.sleep(0.1)
+    ordered = root / _ORDERED
+    if ordered.exists():
+        names = dict.fromkeys(ordered.read_text(encoding="utf-8").splitlines())
         ask(client, "image", "rm", "--force", *names)
-    (root / _ORDERED).unlink(missing_ok=True)
+        ordered.unlink()
 
 
 def _image_job(
@@ -210,10 +179,9 @@ def _image_job(
     steps: Sequence[ImageStep],
     root: Path,
     env: Mapping[str, str],
-    first: TrialSpec | None = None,
     push: str | None = None,
 ) -> ImageJob:
-    """Its images are written down before they are made. `first` is tested in its container."""
+    """Its images are written down before they are made."""
     environment, image = base.environment, base.image
     root.mkdir(parents=True, exist_ok=True)
     with (root / _ORDERED).open("a", encoding="utf-8") as made:
@@ -222,9 +190,7 @@ def _image_job(
     entrypoint: tuple[str, ...] = ()
     if environment.kind in ENGINES:
         entrypoint = image_named(client_of(ENGINES[environment.kind], options)[0], image).entrypoint
-        place = first or TrialSpec((), root, root, environment=environment)
-        place.trial_dir.mkdir(parents=True, exist_ok=True)
-        options = options_of_run(place)
+        options = options_of_run(TrialSpec((), root, root, environment=environment))
     return ImageJob(
         environment.kind.value,
         image,
@@ -235,8 +201,7 @@ def _image_job(
         options,
         env,
         entrypoint,
-        keep=first is not None,
-        push=push,
+        push,
     )
 
 

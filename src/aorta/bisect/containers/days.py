@@ -1,7 +1,7 @@
 """The days of a container family between which it broke: back in growing steps, then bisection."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from aorta.bisect.containers.image import command_inside, plugin_words
 from aorta.bisect.findings import Findings, counted, exit_code
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
-from aorta.bisect.trials import UNTESTABLE, ProbedCommand
+from aorta.bisect.trials import ProbedCommand
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, NoAnswerError
 from aorta.core.oracle import Deciding
@@ -18,8 +18,7 @@ from aorta.core.stats import counted as counted_words
 from aorta.core.trial import LOCAL, Environment, TrialSpec
 from aorta.engine.events import Listener
 from aorta.engine.question import Answer
-from aorta.runtimes.engine import is_at_hand
-from aorta.runtimes.image_registry import ImageRepository, exists, list_tags, split_reference
+from aorta.runtimes.image_registry import ImageRepository, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings, Candidates
 from aorta.search.gallop import GallopBack, GallopVerdict
 
@@ -39,7 +38,7 @@ Family = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class ContainerSides:
+class ContainerPair:
     """The containers on both sides of the break; one may be unknown where versions are given."""
 
     passing: str | None
@@ -54,9 +53,8 @@ class ContainerSides:
 
 def between_days(
     run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
-) -> ContainerSides | Findings:
+) -> ContainerPair | Findings:
     search = _search(run, containers, family)
-    run.image_of = family.__getitem__
     command = command_inside(run.command(), environment)
     experiment = ContainersExperiment(command, family, plugin=containers.plugin)
     listeners: list[Listener] = []
@@ -69,7 +67,7 @@ def between_days(
         return _unfinished(search, answer, family, interval)
     good, bad = _sides_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
-    return ContainerSides(family[good], family[bad], interval.mass, (good, bad))
+    return ContainerPair(family[good], family[bad], interval.mass, (good, bad))
 
 
 def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:
@@ -131,9 +129,7 @@ def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:
 
 
 class ContainersExperiment:
-    """The same command in one image after the other. A day whose image is gone since the tags were
-    listed is untestable; a registry that does not answer is no fault of the day.
-    """
+    """The same command in one image after the other."""
 
     def __init__(self, test: ProbedCommand, family: Family, *, plugin: bool) -> None:
         self._test, self._family, self._plugin = test, family, plugin
@@ -141,18 +137,12 @@ class ContainersExperiment:
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         image = self._family[str(point[AXIS])]
-        place = replace(self._test.environment, image=image)
-        if not is_at_hand(place) and exists(image) is False:
-            words = f"the registry has {image} no more"
-            argv = ("sh", "-c", f'echo "$0" >&2; exit {UNTESTABLE}', words)
-            return replace(self._test.trial(trial_dir, LOCAL), argv=argv)
         if self._plugin:
             trial = self._test.trial(trial_dir, LOCAL)
             return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir)))
-        return self._test.trial(trial_dir, place)
+        return self._test.trial(trial_dir, replace(self._test.environment, image=image))
 
 
-_MOST_FAMILIES = 12
 _DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"
 
 
@@ -162,17 +152,12 @@ def family_of(spec: ContainersSpec) -> Family:
     reference = template.replace("{container}", spec.family or "")
     name, tag = split_reference(reference)
     pattern = re.compile(re.escape(tag).replace(re.escape("{date}"), _DATE) + r"\Z")
-    tags = list_tags(ImageRepository.of(name))
-    found = (pattern.match(listed) for listed in tags)
+    found = (pattern.match(listed) for listed in list_tags(ImageRepository.of(name)))
     days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
     until = spec.end_date
     images = {
         text: reference.replace("{date}", text) for text in days if not until or text <= until
     }
-    if not days:
-        raise NoAnswerError(
-            f"the registry lists no container like {tag}{_families_in(tags, template)}", where=name
-        )
     if len(images) < 2:
         limit = f" up to {until}" if until else ""
         raise NoAnswerError(
@@ -181,18 +166,6 @@ def family_of(spec: ContainersSpec) -> Family:
             where=name,
         )
     return images
-
-
-def _families_in(tags: Sequence[str], template: str) -> str:
-    """The families that there are instead, where the tags say so."""
-    form = re.escape(split_reference(template)[1])
-    for mark, group in ((r"\{container\}", "(?P<family>.+)"), (r"\{date\}", _DATE)):
-        form = form.replace(mark, group, 1)
-    if "?P<family>" not in form or "?P<date>" not in form:
-        return ""
-    matches = (re.fullmatch(form, tag) for tag in tags)
-    families = sorted({match["family"] for match in matches if match})[:_MOST_FAMILIES]
-    return f"; there are {', '.join(families)}" if families else ""
 
 
 def _is_day(text: str) -> bool:

@@ -25,16 +25,13 @@ _OF_PYXIS = (
     ("--container-remap-root", "--no-container-remap-root"),
     ("--container-writable", "--container-readonly"),
 )
-
-
+# The variable by which a build inside a container is told of the Bazel cache.
 CACHE_OPTION = "BAZEL_CACHE_OPTION"
-"""The variable by which a build inside a container is told of the Bazel cache."""
 
 
 def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) -> str | None:
-    """The cache of builds, a directory of it made on its first use: the one that is named; else,
-    where a build can use one, a directory of this machine. Under pyxis builds run on other
-    machines, so there one must be named.
+    """The cache that is named; else, where a build can use one, a directory of this machine, which
+    under pyxis builds would not see.
     """
     if containers.bazel_cache is not None:
         if containers.bazel_cache.startswith("/"):
@@ -45,11 +42,6 @@ def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) 
         return None
     place = Path(tempfile.gettempdir()) / f"{slug(user_name())}-bazel-triage-cache"
     _make_directory(place, "the default Bazel cache")
-    if place.lstat().st_uid != os.geteuid():
-        raise UsageError(
-            "the default Bazel cache belongs to somebody else; name another with --bazel-cache",
-            where=str(place),
-        )
     return str(place)
 
 
@@ -130,10 +122,7 @@ class ImageContents:
 
 
 class ImageReader:
-    """One image, asked by short commands to one shell in a container that lives as long as
-    questions come: to start one takes a step of srun, or a part of a second. An image does not
-    change, so nothing is asked twice.
-    """
+    """One image, asked by short commands to one shell in a container; nothing is asked twice."""
 
     def __init__(self, environment: Environment, scratch: Path) -> None:
         self.environment, self._scratch = environment, scratch
@@ -161,18 +150,18 @@ class ImageReader:
             shell.stdin.write(question.encode())
             shell.stdin.flush()
         end = f"\n{mark}\n".encode()
-        said = bytearray()
-        while not said.endswith(end) and (new := os.read(shell.stdout.fileno(), 1 << 16)):
-            said += new
-        if not said.endswith(end):
+        answer = bytearray()
+        while not answer.endswith(end) and (new := os.read(shell.stdout.fileno(), 1 << 16)):
+            answer += new
+        if not answer.endswith(end):
             raise self._ended_early(shell.wait())
-        out, _, rest = said.removesuffix(end).decode("utf-8", "replace").partition(f"\n{mark} ")
+        out, _, rest = answer.removesuffix(end).decode("utf-8", "replace").partition(f"\n{mark} ")
         code, _, err = rest.partition("\n")
         return GitAnswer(int(code), out, err)
 
     def _start(self) -> subprocess.Popen[bytes]:
         place = self.environment
-        own = ONCE if place.kind is RuntimeKind.PYXIS else ("--interactive",)
+        own = ONCE if place.kind is RuntimeKind.PYXIS else ("--interactive", "--rm")
         place = replace(place, options=(*place.options, *own))
         words = ("sh", "-c", "exec 3>&1; exec sh")
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -193,8 +182,8 @@ class ImageReader:
 
     def _ended_early(self, code: int) -> InfrastructureError:
         self._complaint.seek(0)
-        said = self._complaint.read().decode("utf-8", "replace")
-        refusal = self._launch.refusal(code, said) if self._launch else None
+        complaint = self._complaint.read().decode("utf-8", "replace")
+        refusal = self._launch.refusal(code, complaint) if self._launch else None
         return InfrastructureError(
             f"the container did not start: {refusal or f'its shell ended with {code}'}",
             where=str(self.environment.image),

@@ -1,6 +1,4 @@
-"""The way in through containers: the two days between which it broke, then which of the versions
-inside them did it.
-"""
+"""The way in through containers: the two days, then the versions inside the two containers."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +14,7 @@ from aorta.bisect.containers.build import (
     remove_images,
     reproduce_inside,
 )
-from aorta.bisect.containers.days import AXIS, STAGE, ContainerSides, between_days, family_of
+from aorta.bisect.containers.days import AXIS, STAGE, ContainerPair, between_days, family_of
 from aorta.bisect.containers.image import (
     ImageContents,
     ImageReader,
@@ -34,7 +32,6 @@ from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError, Terminated, UsageError
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
-from aorta.runtimes.containers import sweep
 from aorta.runtimes.git import Repository
 
 
@@ -45,23 +42,20 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
     cache = bazel_cache_of(containers, package_specs(request.spec))
     environment = environment_of(containers, cache=cache)
     with BisectRun(request) as run:
-        sweep(environments=(environment,))
         if family is None:
-            sides: ContainerSides | Findings = ContainerSides(
-                containers.passing, containers.failing
-            )
+            pair: ContainerPair | Findings = ContainerPair(containers.passing, containers.failing)
         else:
-            sides = between_days(run, environment, containers, family)
-        if isinstance(sides, Findings):
-            return write_answer(run, sides, {})
-        between = ContainerBisection(run, environment, sides, package_specs(request.spec), cache)
+            pair = between_days(run, environment, containers, family)
+        if isinstance(pair, Findings):
+            return write_answer(run, pair, {})
+        between = ContainerBisection(run, environment, pair, package_specs(request.spec), cache)
         try:
             return between.search()
         except (KeyboardInterrupt, Terminated, InfrastructureError):
             # Stopped outside any search: the containers are known, the versions in them are not.
             known = Findings(
                 status="partial",
-                containers=sides.document,
+                containers=pair.document,
                 **counted(list(run.answers.values())),
                 warnings=["stopped before the versions inside the two containers were searched"],
             )
@@ -69,23 +63,21 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
             raise
 
 
-def plan_of_containers(spec: BisectSpec) -> dict[str, list[str]]:
+def plan_of_containers(spec: BisectSpec) -> tuple[list[str], list[str]]:
     """The days that there are, and what would be tried, a line each."""
     containers = spec.containers
     assert containers is not None
     packages = [f"package    {p.name} at {p.path or p.env}" for p in package_specs(spec)]
     if not containers.family:
         ends = f"passing {containers.passing}, failing {containers.failing}"
-        return {"days": [], "lines": [f"containers {ends}", *packages]}
-    days = list(family := family_of(containers))
+        return [], [f"containers {ends}", *packages]
+    days = list(family_of(containers))
     most = 2 * math.ceil(math.log2(len(days))) + 1
-    lines = [
+    return days, [
         f"containers {len(days)} of {containers.family}: {days[0]} .. {days[-1]}",
-        f"           {family[days[-1]]} first, then back in growing steps",
         *packages,
         f"probes     at most {most} containers, then the versions between two of them",
     ]
-    return {"days": days, "lines": lines}
 
 
 def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
@@ -99,8 +91,8 @@ def package_specs(spec: BisectSpec) -> Sequence[PackageSpec]:
 def _is_of_the_preset(package: PackageSpec) -> bool:
     """One of its packages, of which nothing is said but the two ends."""
     names = {known.name for known in JAX_PACKAGES}
-    said = {name for name in package.model_fields_set if getattr(package, name)}
-    return package.name in names and said <= {"name", "path", "good", "bad"}
+    given = {name for name in package.model_fields_set if getattr(package, name)}
+    return package.name in names and given <= {"name", "path", "good", "bad"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ class ContainerBisection:
 
     run: BisectRun
     environment: Environment
-    sides: ContainerSides
+    pair: ContainerPair
     specs: Sequence[PackageSpec]
     bazel_cache: str | None = None
     warnings: list[str] = field(default_factory=list)
@@ -119,7 +111,7 @@ class ContainerBisection:
         return self.run.path / PRIVATE / "images"
 
     def search(self) -> Findings:
-        image = self.sides.failing or self.sides.passing
+        image = self.pair.failing or self.pair.passing
         if image is None:
             raise UsageError("name the passing or the failing container")
         environment = replace(self.environment, image=image)
@@ -169,21 +161,21 @@ class ContainerBisection:
     def _findings(self, outcome: Investigation) -> Findings:
         findings = findings_of(outcome, list(self.run.answers.values()))
         warnings = [*self.warnings, *findings.warnings]
-        both = self.sides.passing and self.sides.failing
+        both = self.pair.passing and self.pair.failing
         if findings.status in {"inconsistent", "did_not_reproduce"} and both:
             warnings.append(
                 "no listed version explains the difference of the two containers; take an "
                 "`aorta env probe` in each and compare them with --diff"
             )
-        return replace(findings, warnings=warnings, containers=self.sides.document)
+        return replace(findings, warnings=warnings, containers=self.pair.document)
 
     def _ends(
         self, inside: ImageReader, found: ImageContents
     ) -> Iterator[tuple[PackageSpec, str, str]]:
         """Each package with its good and its bad version: as given, or as in the containers."""
         contents = {
-            "good": self._contents(inside, found, self.sides.passing),
-            "bad": self._contents(inside, found, self.sides.failing),
+            "good": self._contents(inside, found, self.pair.passing),
+            "bad": self._contents(inside, found, self.pair.failing),
         }
         for package in (*self.specs, *self._installed_by_scripts(contents)):
             good, bad = (
@@ -199,7 +191,7 @@ class ContainerBisection:
             if package.is_git and package.name not in found.paths:
                 raise UsageError(
                     f"there is no git repository of {package.name} at {package.path}",
-                    where=str(self.sides.failing or self.sides.passing),
+                    where=str(self.pair.failing or self.pair.passing),
                 )
             yield package, good, bad
 
@@ -209,14 +201,14 @@ class ContainerBisection:
         """Libraries that a script of the image installs in another version, by their variables."""
         where = self._build_scripts
         known = {package.name for package in self.specs}
-        sides = [had for had in contents.values() if had]
-        for name in sorted({name for had in sides for name in had.variables} - known):
+        images = [had for had in contents.values() if had]
+        for name in sorted({name for had in images for name in had.variables} - known):
             versions = tuple(
-                dict.fromkeys(had.variables[name] for had in sides if name in had.variables)
+                dict.fromkeys(had.variables[name] for had in images if name in had.variables)
             )
             if len(versions) < 2:
                 continue
-            if not any(name in had.scripts for had in sides):
+            if not any(name in had.scripts for had in images):
                 self.warnings.append(
                     f"{name} is {versions[0]} and {versions[1]}, and {where} has no script for it: "
                     "left out"
@@ -227,7 +219,7 @@ class ContainerBisection:
     def _contents(
         self, inside: ImageReader, found: ImageContents, image: str | None
     ) -> ImageContents | None:
-        if image is None or image == (self.sides.failing or self.sides.passing):
+        if image is None or image == (self.pair.failing or self.pair.passing):
             return found if image else None
         with inside.with_image(image) as other:
             return other.contents(self.specs, self._build_scripts)
@@ -239,23 +231,23 @@ class ContainerBisection:
 
     def _only_containers(self) -> Findings:
         """The containers differ and no listed package does: they themselves are the answer."""
-        run, sides = self.run, self.sides
-        if sides.names is None:
+        run, pair = self.run, self.pair
+        if pair.names is None:
             raise UsageError(
                 "no listed package differs between the two containers; list the packages that may "
                 "in a spec"
             )
-        good, bad = sides.names
+        good, bad = pair.names
         nobody = dict.fromkeys(("title", "author", "date", "url"))
         command = command_inside(run.command(), self.environment)
-        places = {"good": str(sides.passing), "bad": str(sides.failing)}
+        places = {"good": str(pair.passing), "bad": str(pair.failing)}
         findings = Findings(
             status="found",
             culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
-            confidence=round(sides.confidence or 0.0, 4),
+            confidence=round(pair.confidence or 0.0, 4),
             good={AXIS: good},
             bad={AXIS: bad},
-            containers=sides.document,
+            containers=pair.document,
             warnings=[*self.warnings, "no listed package differs between the two containers"],
             **counted(list(run.answers.values())),
             reproduce={
@@ -265,6 +257,6 @@ class ContainerBisection:
         )
         shown = {
             side: (STAGE, Point.of({AXIS: name}).config_key)
-            for side, name in zip(("good", "bad"), sides.names, strict=True)
+            for side, name in zip(("good", "bad"), pair.names, strict=True)
         }
         return write_answer(run, findings, shown)

@@ -1,7 +1,5 @@
-"""What people have of an environment that worked, or does not: a requirements file, a snapshot, a
-virtual environment; and where its packages come from.
-
-Each kind is read into one `GivenEnvironment`. Nothing is installed here, and no index is asked.
+"""What people have of an environment: a requirements file, a snapshot or a virtual environment, and
+where its packages come from. Nothing is installed here, and no index is asked.
 """
 
 import json
@@ -16,7 +14,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from aorta.bisect.spec import EnvironmentsSpec
-from aorta.core.errors import InfrastructureError, UsageError
+from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 from aorta.runtimes.package_index import Sources, sources_of
 from aorta.runtimes.venvs import distributions, find_python, search_path_of, version_of
@@ -58,19 +56,12 @@ class GivenEnvironment:
         """Version and program of the Python it was made with, or of the one at hand."""
         if self.interpreter and (version := version_of(self.interpreter)):
             return version, self.interpreter
-        if self.python:
-            if found := find_python(self.python):
-                if found[0] != self.python:
-                    warnings.append(f"{self.name} had Python {self.python}: {found[0]} is used")
-                return found
-            warnings.append(
-                f"{self.name} had Python {self.python}, which is not on this machine: "
-                "whether it matters is not found out"
-            )
-        for program in (shutil.which("python"), shutil.which("python3"), sys.executable):
-            if program and (version := version_of(program)):
-                return version, program
-        raise InfrastructureError("there is no Python to make environments with")
+        found = find_python(self.python) if self.python else None
+        program = shutil.which("python") or shutil.which("python3") or sys.executable
+        version, program = found or (version_of(program) or "", program)
+        if self.python and version != self.python:
+            warnings.append(f"{self.name} had Python {self.python}: {version} is used")
+        return version, program
 
 
 @dataclass(frozen=True)
@@ -86,15 +77,6 @@ class GivenEnvironments:
         return self.good, self.bad
 
     @property
-    def are_alike(self) -> bool:
-        """Whether both say the same: then nothing has to be installed to know it."""
-        good, bad = self.good, self.bad
-        if any(line.startswith(_OTHER_FILES) for line in good.requirements):
-            return False
-        same = sorted(good.requirements) == sorted(bad.requirements) and good.python == bad.python
-        return same and (not self.with_variables or good.variables == bad.variables)
-
-    @property
     def with_variables(self) -> bool:
         """Variables are candidates where both say how they were set."""
         return self.good.variables is not None and self.bad.variables is not None
@@ -106,20 +88,20 @@ class GivenEnvironments:
     def of(cls, spec: EnvironmentsSpec, directory: Path) -> "GivenEnvironments":
         good = read_environment(spec.good, directory, "--good-env")
         bad = read_environment(spec.bad, directory, "--bad-env")
-        said: dict[str, list[str]] = {}
+        options: dict[str, list[str]] = {}
         for option, value in (*good.options, *bad.options):
-            said.setdefault(option, []).append(value)
+            options.setdefault(option, []).append(value)
         if spec.index_url:  # what is said now is said instead of what the files say
-            said.pop("extra_index_url", None)
+            options.pop("extra_index_url", None)
         sources = sources_of(
-            spec.index_url or next(iter(said.get("index_url", ())), None),
-            [*spec.extra_index_url, *said.get("extra_index_url", ())],
+            spec.index_url or next(iter(options.get("index_url", ())), None),
+            [*spec.extra_index_url, *options.get("extra_index_url", ())],
             [
                 *(p if "://" in p else os.path.normpath(directory / p) for p in spec.find_links),
-                *said.get("find_links", ()),
+                *options.get("find_links", ()),
             ],
-            no_index=spec.no_index or "no_index" in said,
-            pre=spec.pre or "pre" in said,
+            no_index=spec.no_index or "no_index" in options,
+            pre=spec.pre or "pre" in options,
         )
         return cls(good, bad, sources)
 
@@ -132,17 +114,12 @@ def read_environment(given: str, directory: Path, option: str) -> GivenEnvironme
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as wrong:
-        said = wrong.strerror if isinstance(wrong, OSError) else "it is no text"
+        reason = wrong.strerror if isinstance(wrong, OSError) else "it is no text"
         raise UsageError(
-            f"{said}; expected a requirements file, an env.json of `aorta env probe`, or a virtual "
-            "environment",
+            f"{reason}; expected a requirements file, an env.json of `aorta env probe`, or a "
+            "virtual environment",
             where=where,
         ) from None
-    if path.suffix in {".toml", ".lock"}:
-        raise UsageError(
-            "a lock is exported first: uv export --frozen --no-emit-project -o requirements.txt",
-            where=where,
-        )
     is_snapshot = path.suffix == ".json" or text.lstrip().startswith("{")
     found = _snapshot(text, given, where) if is_snapshot else _requirements_file(path, text, given)
     if not found.requirements and not found.variables:
@@ -151,9 +128,7 @@ def read_environment(given: str, directory: Path, option: str) -> GivenEnvironme
 
 
 def _requirements_file(path: Path, text: str, given: str) -> GivenEnvironment:
-    """The installer reads the file itself; here it is read for where packages come from, and to
-    tell two files apart.
-    """
+    """The installer reads the file itself; here it is read for where packages come from."""
     requirements: list[str] = []
     options: list[tuple[str, str]] = []
     for raw in re.sub(r"\\\s*\n", " ", text).splitlines():
@@ -211,9 +186,7 @@ def _without_ours(lines: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def version_in(line: str, version: str) -> str:
-    """What tells two installations of one package apart: its version, or the commit or address
-    that it came from.
-    """
+    """What tells two installations apart: the version, or the commit or address it came from."""
     url = line[3:].strip() if line.startswith("-e ") else line.partition(" @ ")[2]
     address, at, commit = url.partition("#")[0].rpartition("@")
     is_commit = at and url.startswith("git+") and "/" in address.partition("://")[2]

@@ -1,9 +1,8 @@
 """A bisection between two environments: which of the changed packages matter, then which release.
 
-First every changed package takes one step, from its good version to its bad one, in an order that
-can be installed; what is found is asked about again over the oldest of everything else, until
-nothing else is needed. Then the releases between are searched for those packages alone, on one
-timeline.
+First every changed package takes one step, good to bad, in an order that can be installed; what is
+found is tried over the oldest of everything else, until nothing else is needed. Then the releases
+of those packages are searched.
 """
 
 import json
@@ -56,7 +55,7 @@ from aorta.workloads.startable import check_startable
 
 _RELEASES = "releases"
 _INSTALLED = "installed"
-_SIDES = (("good", "last-known-good", "passes"), ("bad", "first-known-bad", "fails"))
+_SIDES = {"good": "passes", "bad": "fails"}
 _NOT_SAID: Mapping[str, Any] = dict.fromkeys(("title", "author", "date", "url"))
 
 
@@ -64,44 +63,30 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
     assert request.spec.environments is not None
     uv_program()
     given = GivenEnvironments.of(request.spec.environments, request.directory)
-    if given.are_alike:
-        raise _nothing_differs(given)
-    run, nothing_ran = None, request.resume is None
-    try:
-        with BisectRun(request) as run:
-            root = run.path / PRIVATE / "environments"
+    with BisectRun(request) as run:
+        root = run.path / PRIVATE / "environments"
+        try:
             ends = _ends_of(run, given, root)
-            nothing_ran = False
             command = _command_in_states(request, given)
             search = _EnvironmentSearch(run, ends, given.sources, root, command)
-            try:
-                outcome = search.investigate()
-            finally:
-                shutil.rmtree(root, ignore_errors=True)
-            return _Answer(search, outcome).write()
-    except UsageError:
-        # The same command again, once it is mended, is a new run.
-        if run is not None and nothing_ran:
-            shutil.rmtree(run.path, ignore_errors=True)
-        raise
+            outcome = search.investigate()
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+        return _Answer(search, outcome).write()
 
 
 def _ends_of(run: BisectRun, given: GivenEnvironments, root: Path) -> EnvironmentEnds:
     request = run.request
     ends = make_ends(given, root, run)
     if not ends.names:
-        raise _nothing_differs(given)
+        where = f"{given.good.name}, {given.bad.name}"
+        raise UsageError("nothing differs between the two environments", where=where)
     if request.resume is None:
         # Refuses a program that neither this machine nor one of the two environments has.
         path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
         own = (str(root / end / "bin") for end in (GOOD_END, BAD_END))
         check_startable(request.spec.command, request.directory, os.pathsep.join((*own, path)))
     return ends
-
-
-def _nothing_differs(given: GivenEnvironments) -> UsageError:
-    where = f"{given.good.name}, {given.bad.name}"
-    return UsageError("nothing differs between the two environments", where=where)
 
 
 def _command_in_states(request: ResolvedRequest, given: GivenEnvironments) -> tuple[str, ...]:
@@ -143,12 +128,11 @@ class _EnvironmentSearch:
         self.beside: list[FinishedSearch] = []  # those that asked whether something else is needed
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
-        asked, command = self.run.request, replace(self.run.command(), command=self.command)
-        places = (asked.directory, asked.spec.build_timeout)
+        request, command = self.run.request, replace(self.run.command(), command=self.command)
+        places = (request.directory, request.spec.build_timeout)
         return Environments(self.root, self.ends, self.sources, packages, command, *places)
 
     def investigate(self) -> Investigation:
-        self._adopt_ends()
         self.run.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
         main = search_versions(
             self.setting, MAIN, self.steps, more_follows=True, cannot_be=self._why_impossible
@@ -165,12 +149,6 @@ class _EnvironmentSearch:
     @property
     def _is_cut_short(self) -> bool:
         return self.run.interrupted is not None
-
-    def _adopt_ends(self) -> None:
-        """The two that were made to see what is in them are the two ends of the search."""
-        version_sets, ends = self.version_sets(self.steps), self.ends
-        for end, place in ((ends.good, GOOD_END), (ends.bad, BAD_END)):
-            version_sets.adopt({p.name: end.version(p.name) for p in self.steps}, self.root / place)
 
     def _why_impossible(self, versions: Versions) -> str | None:
         new = [p.name for p in self.steps if versions[p.name] == p.versions[-1]]
@@ -205,9 +183,7 @@ class _EnvironmentSearch:
         return set() if self._is_cut_short else needed
 
     def _without_followers(self, needed: set[str]) -> set[str]:
-        """Of packages that go together, those that another one pins exactly follow it: each of its
-        releases brings its own, so theirs are not searched.
-        """
+        """Those that another one pins exactly follow it: each of its releases brings its own."""
         pinned = {
             canonicalize_name(wanted.name)
             for name in needed
@@ -329,7 +305,9 @@ class _Answer:
             partner=partner,
             range=() if together else found.range,
             skipped=[
-                said for one in (*outcome.searched, *outcome.beside) for said in skipped_states(one)
+                state
+                for one in (*outcome.searched, *outcome.beside)
+                for state in skipped_states(one)
             ],
             warnings=(*search.ends.warnings, *search.warnings, *found.warnings),
             good=self._as_it_was(found.good, had["good"]),
@@ -338,16 +316,11 @@ class _Answer:
         path = search.run.path
         files = {side: path / f"{side}.txt" for side in ("good", "bad")}
         shown: dict[str, str] = {}
-        for side, _, what in _SIDES:
+        for side, what in _SIDES.items():
             versions = getattr(found, side)
             write_atomically(files[side], self._listing(versions, had[side], what))
             shown[side] = self._reproduce(versions, files[side])
-        written = write_answer(search.run, replace(found, reproduce=shown), shown_of(outcome))
-        for side, link, _ in _SIDES:
-            if (path / link).is_dir():
-                shutil.copyfile(files[side], path / link / files[side].name)
-                write_atomically(path / link / "reproduce.sh", f"{shown[side]}\n")
-        return written
+        return write_answer(search.run, replace(found, reproduce=shown), shown_of(outcome))
 
     def _as_it_was(self, versions: Versions, had: Mapping[str, str]) -> dict[str, str]:
         """A package that does not matter may be another version, where the culprit needs it."""
@@ -360,21 +333,21 @@ class _Answer:
     def _culprits(self, found: Findings) -> list[dict[str, Any]]:
         """Each with what kind of thing it is; those that a failure takes together, all of them."""
         search, outcome = self.search, self.outcome
-        said = [dict(one) for one in found.culprits]
+        culprits = [dict(one) for one in found.culprits]
         if outcome.partner and outcome.partner.single and found.partner:
             package, rank = outcome.partner.single
-            said.append(_step(package.name, package.versions[rank : rank + 2]))
-        named = {one["package"] for one in said}
-        said += [
+            culprits.append(_step(package.name, package.versions[rank : rank + 2]))
+        named = {one["package"] for one in culprits}
+        culprits += [
             _step(step.name, step.versions)
             for step in search.steps
             if step.name in outcome.needed and step.name not in named
         ]
-        named = {one["package"] for one in said}
-        for one in said:
+        named = {one["package"] for one in culprits}
+        for one in culprits:
             one["kind"] = search.ends.kind_of(one["package"])
             one["moves_with"] = sorted(search.companions([one["package"]]) - named)
-        return said
+        return culprits
 
     def _listing(self, versions: Versions, had: Mapping[str, str], what: str) -> str:
         """The environment as a file that every installer reads, dependencies included."""

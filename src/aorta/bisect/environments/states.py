@@ -1,12 +1,8 @@
-"""The environments of a search. Both ends as they are once installed: what is in each, what its
-packages ask for, what differs, and what goes together. And the states between them: one virtual
-environment for each set of packages, made once and shared by its trials.
+"""The environments of a search: both ends as they are once installed, what differs and what goes
+together; and the states between them, one virtual environment for each set of packages.
 
-Both ends are made before anything is tested, from whatever people have of them; what is written
-down then is what a resumed run goes on with, also where the index has moved on since. Environments
-are named by what is in them, so states that differ in a variable share one, and a killed run finds
-what it made. They lie in the run's own directory and go with it; the cache they are linked from
-stays.
+What is written down of the ends is what a resumed run goes on with, also where the index has moved
+on since. Environments are named by what is in them, so a killed run finds what it made.
 """
 
 import hashlib
@@ -230,8 +226,8 @@ def _check(given: GivenEnvironment, end: TrialEnd) -> None:
         )
     if end.exit_code == 0:
         return
-    said = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
-    words = without_secrets((said or [end.lost or "it said nothing"])[-1])
+    lines = [line.strip() for line in end.stderr.tail.splitlines() if line.strip()]
+    words = without_secrets((lines or [end.lost or "it said nothing"])[-1])
     kind = UsageError if end.exit_code == 1 else InfrastructureError
     hint = "; what no index has is found with --find-links DIR" if kind is UsageError else ""
     raise kind(f"the environment cannot be installed: {words}{hint}", where=given.name)
@@ -239,10 +235,8 @@ def _check(given: GivenEnvironment, end: TrialEnd) -> None:
 
 # -- what can be new while the rest is old
 #
-# What a package asks for is about two packages at a time, and both ends were installed, so every
-# such rule has one form: if this one is new, that one is new as well. The sets that can be
-# installed are then those that hold all that their members need, and an order in which everything
-# comes after what it needs has no other prefixes.
+# Both ends were installed, so every rule has one form: if this one is new, that one is new as well.
+# An order in which everything comes after what it needs has only prefixes that can be installed.
 
 
 def unmet(end: EnvironmentEnd) -> set[str]:
@@ -331,15 +325,8 @@ class Environments(VersionSets):
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         mark = self._root / f"{key}.made"
-        place = self._root / (mark.read_text(encoding="utf-8") if mark.exists() else key)
         build = None if mark.exists() else self._build(self._job(versions, key, mark), key)
-        return PreparedTest(key, build, self._at(trial, place, versions))
-
-    def adopt(self, versions: Versions, place: Path) -> None:
-        """An environment that was made before the search began."""
-        if place.is_dir():
-            mark = self._root / f"{self._key(versions)}.made"
-            mark.write_text(place.name, encoding="utf-8")
+        return PreparedTest(key, build, self._at(trial, self._root / key, versions))
 
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
         ends = self._ends
@@ -383,7 +370,7 @@ class Environments(VersionSets):
     def _at(self, trial: TrialSpec, place: Path, versions: Versions) -> TrialSpec:
         variables = self._ends.settings(versions)
         unset = [name for name, value in variables.items() if value is None and name in os.environ]
-        told = {p.spec.variable: versions[p.name] for p in self._packages}
+        named = {p.spec.variable: versions[p.name] for p in self._packages}
         given = {name: value for name, value in variables.items() if value is not None}
         argv = trial.argv
         if unset:
@@ -392,6 +379,6 @@ class Environments(VersionSets):
             trial,
             argv=argv,
             cwd=self._directory,
-            env={"PYTHONNOUSERSITE": "1", **told, **given, **trial.env},
+            env={"PYTHONNOUSERSITE": "1", **named, **given, **trial.env},
             environment=Environment("environment", RuntimeKind.VENV, venv=str(place.absolute())),
         )
