@@ -1,6 +1,5 @@
 """What an isolation found: one document, and a few lines for people."""
 
-import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,6 @@ _SHOWN = 5  # suspects that a document names
 _LEAST_SHOWN = 0.01
 FIRST_RANK = "first_rank"
 """What a trial's record keeps: the rank that failed first, where attribution is sure of one."""
-_BY_CHANCE = 0.01  # so likely at most, if any GPU of the node were as likely to fail first
 _LOST_EVERY_TIME = 2  # placements, before it is said that a node is lost in each of them
 
 
@@ -88,18 +86,14 @@ class IsolateReport:
         yield f"  {len(self.records)} runs, {self.node_hours:.2g} node-hours{software}"
         for suspect in self._guilty()[:_SHOWN]:
             yield f"  {suspect['kind']:<9} {suspect['name']}  {suspect['probability']:.1%}"
-        if self._gpu is not None:
-            ranks = self._local_ranks()
-            yield (
-                f"  evidence  GPU {self._gpu}, as far as local ranks are GPUs: that rank began "
-                f"{ranks[self._gpu]} of the {ranks.total()} failures seen to begin on the node"
-            )
+        ranks = self._local_ranks()
+        for rank, times in ranks.most_common(1):
+            began = f"{times} of the {ranks.total()} failures seen to begin on the node"
+            yield f"  evidence  local rank {rank}, which is GPU {rank} as a rule, began {began}"
         for line in self.priors:
             yield f"  prior     {line}"
         for node in self.lost_nodes:
-            yield (
-                f"  lost      {node}: each of its placements was lost, which is a fault of its own"
-            )
+            yield f"  lost      {node}: in each of its placements, which is a fault of its own"
         for line in self._next():
             yield f"  next      {line}"
         yield f"  results   {self.run_dir}"
@@ -120,7 +114,7 @@ class IsolateReport:
                 failed = (r for r in self.records if r.outcome is Outcome.REPRODUCED)
                 sets = f"{min(len(self._placement(r)['nodes']) for r in failed)} or more nodes"
             return f"The software: every set of {sets} fails alike ({search.software:.0%})"
-        sure = f"({self._probability(answer):.0%})"
+        sure = f"({self.search.belief.share(answer):.0%})"
         name = self._name(answer)
         if answer.kind == NODE:
             kind = self._kind(answer).capitalize()
@@ -147,30 +141,16 @@ class IsolateReport:
 
     # -- parts of the document ---------------------------------------------------------------------
 
-    def _probability(self, what: Hypothesis) -> float:
-        belief = self.search.belief
-        return (
-            belief.weights[what] if what.kind in {NODE, LINK, RANK} else belief.of_kind(what.kind)
-        )
-
     def _guilty(self) -> list[dict[str, Any]]:
-        """The answer first; without one, the likeliest suspects of what was seen to fail."""
-        answer = self.search.answer
-        if answer is None and not self._has_failed:
-            return []
-        if answer is not None:
-            chosen = [] if answer.kind == SOFTWARE else [answer]
-        else:
-            weights = self.search.belief.weights
-            likely = (w for w, share in weights.items() if share >= _LEAST_SHOWN)
-            chosen = [what for what in likely if what.kind != SOFTWARE][:_SHOWN]
+        """The answer; without one, the likeliest suspects of what was seen to fail."""
+        answer, belief = self.search.answer, self.search.belief
+        likely = [what for what, share in belief.weights.items() if share >= _LEAST_SHOWN]
+        chosen = likely if answer is None else [answer]
+        suspects = [what for what in chosen if what.kind != SOFTWARE][:_SHOWN]
         return [
-            {
-                "kind": self._kind(what),
-                "name": name,
-                "probability": round(self._probability(what), 4),
-            }
-            for what in chosen
+            {"kind": self._kind(what), "name": name, "probability": round(belief.share(what), 4)}
+            for what in suspects
+            if self._has_failed
             for name in self._names_of(what)
         ]
 
@@ -214,27 +194,15 @@ class IsolateReport:
 
     def _local_ranks(self) -> Counter[int]:
         """How often each rank of the named node, counted on the node, was seen to fail first."""
-        answer, per_node, seen = self.search.answer, self.ranks_per_node, Counter[int]()
+        answer, seen = self.search.answer, Counter[int]()
         if answer is None or not self._has_gpus(answer):
             return seen
         for record in self.records:
-            position, local = divmod(int(record.kept.get(FIRST_RANK, -1)), per_node)
+            position, local = divmod(int(record.kept.get(FIRST_RANK, -1)), self.ranks_per_node)
             members = as_indexes(record.point[NODES])
             if 0 <= position < len(members) and members[position] == answer.members[0]:
                 seen[local] += 1
         return seen
-
-    @property
-    def _gpu(self) -> int | None:
-        """The local rank that fails first too often for chance."""
-        seen, per_node = self._local_ranks(), self.ranks_per_node
-        for local, times in seen.most_common(1):
-            runs = seen.total()
-            tail = sum(
-                math.comb(runs, k) * (per_node - 1) ** (runs - k) for k in range(times, runs + 1)
-            )
-            return local if tail * per_node <= _BY_CHANCE * per_node**runs else None
-        return None
 
     @property
     def lost_nodes(self) -> Sequence[str]:
@@ -242,26 +210,24 @@ class IsolateReport:
         return [self.names[node] for node in self.search.lost_nodes(_LOST_EVERY_TIME)]
 
     def _next(self) -> Iterator[str]:
-        answer = self.search.answer
+        answer, job = self.search.answer, spelled(self.command)
         if answer is None:
             if self.ending.reason is not Reason.DONE:
                 yield f"aorta isolate --resume {self.run_dir}"
             return
         if answer.kind in {SOFTWARE, RANK}:
-            yield f"aorta solve -- {spelled(self.command)}"
+            yield f"aorta solve -- {job}"
             return
+        name = self._name(answer)
         if self.is_slurm:
+            reason = f"aorta isolate: {self.search.belief.share(answer):.0%} guilty"
             for member in answer.members:
-                reason = f"aorta isolate: {self._probability(answer):.0%} guilty"
                 yield f"scontrol update NodeName={self.names[member]} State=DRAIN Reason='{reason}'"
-        elif answer.kind == LINK:
-            yield f"check what connects {self._name(answer)}"
         else:
-            yield f"run without {self._name(answer)}, and test it by itself"
-        if self._has_gpus(answer) and self._gpu is None:
-            name, devices = self._name(answer), f"0-{self.ranks_per_node - 1}"
+            yield f"run without {name}, and test it by itself"
+        if self._has_gpus(answer):
             there = f"srun -w {name}" if self.is_slurm else f"on {name}:"
-            job = spelled(self.command)
+            devices = f"0-{self.ranks_per_node - 1}"
             yield f"which GPU of it: {there} aorta isolate --nodes {devices} -- {job}"
 
 

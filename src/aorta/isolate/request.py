@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aorta.attribution.request import AttributeRequest, attribute
 from aorta.core.axis import Point, as_indexes
@@ -67,8 +66,7 @@ class IsolateRequest:
         members = as_indexes(point[NODES]) if point.values else ()
         names = ",".join(self.names[node] for node in members[:_SHOWN_NODES])
         more = f" and {len(members) - _SHOWN_NODES} more" if len(members) > _SHOWN_NODES else ""
-        what = "device" if self.executor.name == "local" else "node"
-        return f"{what}{'s' * (len(members) != 1)} {names}{more}" if members else ""
+        return f"{'devices' if self.executor.name == 'local' else 'nodes'} {names}{more}"
 
     @property
     def smallest(self) -> int:
@@ -154,12 +152,6 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
         yield f"  prior  {line}"
     for point in search.ask(max(1, request.executor.jobs or 1)):
         yield f"  first  {','.join(names[node] for node in as_indexes(point[NODES]))}"
-    if search.smallest == search.nodes:
-        yield (
-            "  it only runs whole: its ranks are permuted, and the rank that fails first is "
-            "looked at"
-        )
-        return
     for words, rate in (("always", 1.0), ("every second run", 0.5)):
         runs, nodes = _expected(request, rate)
         yield f"  cost   {runs} runs, {nodes} node-runs, if one guilty node fails {words}"
@@ -227,11 +219,10 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
 def _experiment(request: IsolateRequest) -> WorkloadExperiment:
     command = request.command
     words = command if isinstance(command, str) else list(command)
-    config: dict[str, Any] = {"command": words, "cwd": str(request.cwd)}
     return workload_experiment(
         WorkloadRequest(
             workload="command",
-            config=config,
+            config={"command": words, "cwd": str(request.cwd)},
             environment=request.layers.resolved_environment(),
             mitigations=request.layers.resolved_mitigations(),
             extra_env=[request.layers.extra_env],
