@@ -157,7 +157,7 @@ def _one_file(program: Path, facts: Path, command: Sequence[str]) -> str:
     modules = with_main(seen.modules, entry_of(command, program))
     sources = {module.file: (program / module.file).read_text() for module in modules}
     stays = closed(modules, sources, unreached(modules, sources))
-    return as_one_file(modules, sources, seen.argv, stays, None)[0]
+    return as_one_file(modules, sources, seen.argv, stays)
 
 
 def _watched(

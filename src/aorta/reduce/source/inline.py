@@ -4,45 +4,32 @@ imported, and names that two modules define are kept apart.
 
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import resolve_name
 from typing import Any
 
-from aorta.reduce.source.program import TraceFacts, UserFrame, UserModule
+from aorta.reduce.source.program import UserFrame, UserModule
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     IMPORTS,
     Function,
     all_blocks,
-    attributes_set,
+    blocks_of,
     defined_by,
     function_at,
     has_run,
-    header_uses,
-    keep_if,
-    locals_returned,
     mend_blocks,
     own_nodes,
     path_to,
     statements,
-    undefined,
+    used_by,
     written,
 )
 
 MAIN = "__main__"
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, *_COMPREHENSIONS)
-_COMPUTES_NOTHING = (
-    ast.Name,
-    ast.Attribute,
-    ast.Constant,
-    ast.Tuple,
-    ast.List,
-    ast.Dict,
-    ast.expr_context,
-)
-_LEFT_ALONE = {"__all__", "__version__", "__author__"}
+_COMPUTES_NOTHING = (ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.expr_context)
 
 
 @dataclass
@@ -63,33 +50,20 @@ class _Module:
         return set().union(*(defined_by(node) for node in self.tree.body), set())
 
 
-class CannotInlineError(Exception):
-    """Says which module must stay beside the script."""
-
-
 def inlined(
     modules: Sequence[UserModule],
     sources: Mapping[str, str],
     argv: Sequence[str],
     beside: Collection[str] = (),
-    ran: TraceFacts | None = None,
 ) -> str:
     """One file out of the entry module, named `__main__`, and those that it imports; `beside` are
-    modules that stay files. With what `ran`, statements that never did are left out.
+    modules that stay files.
     """
-    inside = {m.name: m for m in modules if m.name not in beside}
-    trees = {name: ast.parse(sources[m.file]) for name, m in inside.items()}
-    for name, tree in trees.items():
-        if ran is not None:
-            file = inside[name].file
-            prune(tree, ran.lines.get(file, ()), [f for f in ran.frames if f.file == file])
-    made = _File({name: _Module(inside[name], tree) for name, tree in trees.items()})
+    inside = [m for m in modules if m.name not in beside]
+    made = _File({m.name: _Module(m, ast.parse(sources[m.file])) for m in inside})
     body = made.flattened(MAIN)
     future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
-    names = sorted({alias.name for node in future for alias in node.names})
-    head: list[ast.stmt] = []
-    if names:
-        head.append(ast.ImportFrom("__future__", [ast.alias(name) for name in names], 0))
+    head: list[ast.stmt] = list({ast.dump(node): node for node in future}.values())
     if len(argv) > 1:
         head += ast.parse(f"import sys\nsys.argv = {list(argv)!r}").body
     if made.needs_types:
@@ -103,9 +77,7 @@ def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame])
     caller goes on with that.
     """
     ran = set(lines)
-    behind = [_return_behind(tree, frame) for frame in frames]
-    ends = {id(node) for node in behind if node is not None and not has_run(node, ran)}
-    attributes, returned = attributes_set(tree), locals_returned(tree)
+    ends = {id(node) for frame in frames for node in _return_behind(tree, frame, ran)}
     for node in list(ast.walk(tree)):
         if isinstance(node, Function) and not any(has_run(inner, ran) for inner in node.body):
             node.body = [ast.Pass(lineno=node.lineno, end_lineno=node.lineno)]
@@ -119,26 +91,24 @@ def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame])
         if isinstance(node, ast.Try):
             node.handlers = [handler for handler in node.handlers if handler.body]
     mend_blocks(tree)
-    unbound = {end for end, _ in returned - locals_returned(tree)} & ends
-    with suppress(SyntaxError):  # what is no program any more will not run
-        names, lost = undefined(written(tree)), attributes - attributes_set(tree)
-        kept = [node for node in statements(tree) if id(node) in ends]
-        unbound |= {id(node) for node in kept if header_uses(node, names, lost)}
-    keep_if(tree, lambda n: id(n) not in unbound)
 
 
-def _return_behind(tree: ast.Module, frame: UserFrame) -> ast.Return | None:
-    """What the function would have come to behind the statement that it failed in; None where that
-    computes anything: it might fail without what stood before it.
+def _return_behind(tree: ast.Module, frame: UserFrame, ran: set[int]) -> list[ast.Return]:
+    """What the function would have come to behind the statement that it failed in; nothing where
+    that computes anything, or reads what did not run: it might fail itself.
     """
     scope = function_at(tree, frame.function, frame.line)
-    way = path_to(scope, frame.line) if scope is not None else []
+    if scope is None:
+        return []
+    way = path_to(scope, frame.line)
     later = [node for block, index in reversed(way) for node in block[index + 1 :]]
-    found = next((node for node in later if isinstance(node, ast.Return)), None)
-    if found is None or found.value is None:
-        return None
-    parts = ast.walk(found.value)
-    return found if all(isinstance(part, _COMPUTES_NOTHING) for part in parts) else None
+    found = [node for node in later if isinstance(node, ast.Return) and node.value][:1]
+    bound = {node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
+    simple = [node for node in statements(scope) if not list(blocks_of(node))]
+    bound = bound.union(*(defined_by(node) for node in simple if has_run(node, ran)))
+    parts = [part for node in found for part in ast.walk(node)]
+    plain = all(isinstance(part, (ast.Return, *_COMPUTES_NOTHING)) for part in parts)
+    return found if plain and used_by(ast.Module(list(found), [])) <= bound else []
 
 
 def imports_of(module: UserModule, source: str, names: Collection[str]) -> set[str]:
@@ -183,9 +153,6 @@ class _File:
             if _is_main_guard(statement):
                 if name == MAIN and isinstance(statement, ast.If):
                     body += self._statement(module, statement.body)
-                continue
-            names = defined_by(statement) if isinstance(statement, ast.Assign) else set()
-            if names and names <= _LEFT_ALONE:
                 continue
             body += self._statement(module, [statement])
         return body
@@ -329,15 +296,14 @@ class _Renamer(ast.NodeTransformer):
         module = self._module_of(node.value)
         if module is None:
             return self.generic_visit(node)
+        about = self.file.modules[module]
         if f"{module}.{node.attr}" in self.file.modules:
             return self._object(f"{module}.{node.attr}")
-        found = self.file.modules[module].calls.get(node.attr)
-        again = self.file.modules[module].modules.get(node.attr)
-        if found is None and again is not None:
-            return self._object(again)
-        if found is None or not isinstance(node.ctx, ast.Load):
-            raise CannotInlineError(module)
-        return ast.Name(found, node.ctx)
+        if node.attr in about.calls:
+            return ast.Name(about.calls[node.attr], node.ctx)
+        if node.attr in about.modules:
+            return self._object(about.modules[node.attr])
+        return ast.Attribute(self._object(module), node.attr, node.ctx)
 
     def _module_of(self, node: ast.expr) -> str | None:
         """The user's module that an expression such as `package.module` stands for."""
@@ -350,7 +316,7 @@ class _Renamer(ast.NodeTransformer):
                 return inner if inner in self.file.modules else None
         return None
 
-    def _object(self, module: str) -> ast.AST:
+    def _object(self, module: str) -> ast.expr:
         """A module as a value: an object with its names."""
         self.file.needs_types = True
         calls = self.file.modules[module].calls
@@ -399,9 +365,7 @@ class _Renamer(ast.NodeTransformer):
         if wanted in other.modules:
             self.module.modules[name] = other.modules[wanted]
             return []
-        found = other.calls.get(wanted)
-        if found is None:
-            raise CannotInlineError(base)
+        found = other.calls.get(wanted, wanted)
         if not self._is_local(name) and name not in self.module.calls:
             self.module.calls[name] = found
             return []

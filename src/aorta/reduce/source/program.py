@@ -14,6 +14,7 @@ from aorta.reduce.source.tree import (
     count_lines,
     defined_by,
     function_at,
+    has_run,
     is_in,
     path_to,
     printed_lines,
@@ -149,6 +150,14 @@ class Program:
             for number, node in enumerate(statements(self.tree))
             if any(is_in(node, line) for line in lines)
         )
+
+    @cached_property
+    def never_returned(self) -> list[ast.Return]:
+        """Of functions that failed: what they return once repaired. No trial shows what of it is
+        needed.
+        """
+        returns = [node for node in statements(self.tree) if isinstance(node, ast.Return)]
+        return [node for node in returns if not has_run(node, self.facts.executed)]
 
     def may_stand(self, value: str) -> bool:
         """Whether this value may stand for what made it. Where a check of the user's own fails,

@@ -25,11 +25,11 @@ from aorta.reduce.experiment import DATA, PLACE, ImpatientJudges, ReductionExper
 from aorta.reduce.files import WorkloadFiles, requirements, requirements_text
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.shrunken import Reproducer
-from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
+from aorta.reduce.source.inline import MAIN, closed, inlined, unreached
 from aorta.reduce.source.program import TraceFacts, UserModule
 from aorta.reduce.source.repair import Fix, fixes_of_patch, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
-from aorta.reduce.source.tree import count_lines, tidy
+from aorta.reduce.source.tree import count_lines
 from aorta.reduce.source.trials import (
     FACTS,
     ORIGINAL,
@@ -232,19 +232,15 @@ class SourceRun:
     def _one_file(
         self, modules: Sequence[UserModule], sources: dict[str, str], facts: TraceFacts
     ) -> Iterator[Candidate]:
-        """Everything in one file, without what never ran; with it; else the entry script with every
-        other module left beside it. Modules that cannot be inlined lie there anyway.
+        """Everything in one file, but for modules that are imported by their text and what these
+        import; else the entry script with every other module left beside it.
         """
-        about = {module.name: module for module in modules}
-        must = unreached(modules, sources)
-        for beside in (must, set(about) - {MAIN}):
+        for beside in (unreached(modules, sources), {m.name for m in modules} - {MAIN}):
             stays = closed(modules, sources, beside)
-            for ran in (facts, None):
-                text, left = as_one_file(modules, sources, facts.argv, stays, ran)
-                files = tuple(sorted(about[one].file for one in left))
-                packages = tuple(m.file for m in modules if _holds(m, files))
-                all_files = tuple(sorted({*files, *packages, *self._data(facts)}))
-                yield Candidate(tidy(text) if ran is not None else text, all_files)
+            text = as_one_file(modules, sources, facts.argv, stays)
+            files = [module.file for module in modules if module.name in stays]
+            packages = [m.file for m in modules if _holds(m, files)]
+            yield Candidate(text, tuple(sorted({*files, *packages, *self._data(facts)})))
 
     @property
     def _fails_always(self) -> bool:
@@ -382,27 +378,15 @@ def with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserMod
 
 
 def as_one_file(
-    modules: Sequence[UserModule],
-    sources: dict[str, str],
-    argv: Sequence[str],
-    stays: set[str],
-    ran: TraceFacts | None,
-) -> tuple[str, set[str]]:
-    """One file, and the modules that stay beside it: those that have to, too."""
-    while True:
-        try:
-            text = inlined(modules, sources, argv, stays, ran)
-            break
-        except CannotInlineError as wrong:
-            more = closed(modules, sources, {*stays, str(wrong)})
-            if more == stays:
-                raise UsageError(f"{wrong} cannot be part of one file") from None
-            stays = more
+    modules: Sequence[UserModule], sources: dict[str, str], argv: Sequence[str], stays: set[str]
+) -> str:
+    """One file, that finds the modules which stay beside it."""
+    text = inlined(modules, sources, argv, stays)
     roots = {_root_of(m) for m in modules if m.name in stays} - {""}
     if roots:
         lines = "\n".join(f"sys.path.insert(0, {root!r})" for root in sorted(roots))
         text = ast.unparse(ast.parse(f"import sys\n{lines}\n{text}")) + "\n"
-    return text, stays
+    return text
 
 
 def _root_of(module: UserModule) -> str:

@@ -1,30 +1,22 @@
 """Which candidate next? Ask/tell over the passes; the same verdicts lead to the same questions."""
 
-import builtins
 import hashlib
-import keyword
-import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
 from aorta.reduce.source.passes import (
-    copies_left_out,
     files_as_texts,
-    functions_inlined,
     in_one_process,
-    modules_as_identity,
     never_executed,
     parts_left_out,
     statements_left_out,
     unwrapped,
-    values_seen,
     without_effect,
 )
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
-from aorta.reduce.source.stack import flattened, from_inside
+from aorta.reduce.source.stack import from_inside, values_seen
 from aorta.reduce.source.tree import count_lines
 
 AXIS = "source"
@@ -44,26 +36,14 @@ class Round:
     free: bool = False
 
 
-_SMALL: tuple[Pass, ...] = (
-    without_effect,
-    unwrapped,
-    functions_inlined,
-    statements_left_out,
-    values_seen,
-    modules_as_identity,
-    copies_left_out,
-)
+_SMALL: tuple[Pass, ...] = (without_effect, unwrapped, statements_left_out, values_seen)
 ROUNDS = (
     Round((never_executed, in_one_process)),
     Round((from_inside,), over=LONG, free=True),
-    Round((flattened, without_effect)),
-    Round(_SMALL),
-    Round((*_SMALL, parts_left_out, flattened)),
-    Round((from_inside, flattened, *_SMALL), over=SHORT, free=True),
+    Round((*_SMALL, parts_left_out)),
+    Round((from_inside, *_SMALL), over=SHORT, free=True),
     Round((*_SMALL, parts_left_out)),
 )
-
-_FIRST_FREE = next(n for n, one in enumerate(ROUNDS) if one.free and one.over == SHORT)
 
 
 @dataclass(frozen=True)
@@ -104,7 +84,6 @@ class SourceSearch:
         self._facts_of, self._most = facts_of, most
         self._told: set[str] = set()  # digests
         self._refused: set[str] = set()  # edits, in this round
-        self._in_vain: set[str] = set()  # what they change, and what stands near it
         self._round = 0
         self._first = Program("", TraceFacts())  # that is seen to fail
         self._source = first
@@ -127,8 +106,6 @@ class SourceSearch:
             self._adopt(candidate)
         else:
             self._refused.add(candidate.edit)
-            if self.accepted:
-                self._in_vain.add(_change(self.accepted[-1], candidate))
         self._fill(1)
 
     def wants(self, point: Point) -> bool:
@@ -175,10 +152,11 @@ class SourceSearch:
             yield Candidate(text, best.beside, key)
 
     def _fill(self, count: int) -> None:
-        """Look ahead until so many questions are wanted."""
+        """Look ahead until so many questions are wanted; the ways to make one file are asked one
+        after the other, since the first that fails is taken.
+        """
+        count = count if self.accepted else 1
         while len(self._waiting) < count and not self._is_over:
-            if self._is_late and not self._waiting:
-                self._begin_round(_FIRST_FREE)
             candidate = next(self._source, None)
             if len(self._told) + len(self._waiting) >= self._most:
                 self._is_over = True
@@ -192,19 +170,10 @@ class SourceSearch:
 
     def _is_new(self, candidate: Candidate) -> bool:
         refused = bool(candidate.edit) and candidate.edit in self._refused
-        known = candidate.digest in self._told or candidate in self._waiting
-        if refused or known or not self.accepted:
-            return not refused and not known
-        first, last = self.accepted[0], self.accepted[-1]
-        if self._holds_cause(first.text) and not self._holds_cause(candidate.text):
+        if refused or candidate.digest in self._told or candidate in self._waiting:
             return False
-        return _change(last, candidate) not in self._in_vain
-
-    @property
-    def _is_late(self) -> bool:
-        """A quarter of the trials is spent, and it was not yet tried with more values seen."""
-        spent = len(self._told) >= self._most // 4
-        return bool(self.accepted) and spent and self._round < _FIRST_FREE
+        loses = self.accepted and self._holds_cause(self.accepted[0].text)
+        return not (loses and not self._holds_cause(candidate.text))
 
     def _begin_round(self, number: int) -> None:
         self._round, self._refused = number, set()
@@ -212,29 +181,3 @@ class SourceSearch:
             self._is_over = True
         else:
             self._source = self._smaller(self.accepted[-1])
-
-
-_WORD = re.compile(r"[^\W\d]\w*")
-_BINDS = re.compile(r"(?:def|class) (\w+)|for (.+?) in |([^=(]+?) [-+*/@|&]?= ")
-_EVERYWHERE = frozenset({*keyword.kwlist, *dir(builtins), "self"})
-
-
-def _change(before: Candidate, after: Candidate) -> str:
-    """Names what an edit takes out and puts in, and the lines that speak of what it binds: while
-    these are the same, an edit that was refused is refused again.
-    """
-    if before.text == after.text:
-        return after.edit  # of the files beside it alone
-    old, new = (Counter(map(str.strip, one.text.splitlines())) for one in (before, after))
-    changed = [*sorted(old - new), "", *sorted(new - old)]
-    words: set[str] = set()
-    for line in changed:
-        bound = _BINDS.match(line)
-        words |= _words(next(filter(None, bound.groups())) if bound else line)
-    words -= _EVERYWHERE.union(*(_words(line) for line in old if "import " in line))
-    near = [line for line in new if words & _words(line)]
-    return hashlib.sha256("\n".join([*changed, "", *near]).encode()).hexdigest()
-
-
-def _words(line: str) -> set[str]:
-    return set(_WORD.findall(line))

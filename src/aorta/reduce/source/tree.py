@@ -284,20 +284,6 @@ def _named_in_texts(tree: ast.AST) -> set[str]:
     }
 
 
-def locals_returned(tree: ast.AST) -> set[tuple[int, str]]:
-    """Each `return`, by `id`, with the variables of its own function that it reads. Without what
-    binds such a name there, the `return` would read a global one, if there is one.
-    """
-    found: set[tuple[int, str]] = set()
-    for function in ast.walk(tree):
-        if isinstance(function, Function):
-            bound = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-            bound = bound.union(*map(defined_by, function.body))
-            returns = [node for node in own_nodes(function) if isinstance(node, ast.Return)]
-            found |= {(id(node), name) for node in returns for name in used_by(node) & bound}
-    return found
-
-
 def function_at(tree: ast.Module, name: str, line: int) -> Function | None:
     """The innermost function of this name that has this line."""
     found = [n for n in ast.walk(tree) if isinstance(n, Function) and n.name == name]
@@ -320,10 +306,10 @@ def path_to(root: ast.AST, line: int) -> list[tuple[list[ast.stmt], int]]:
 
 
 def as_text(body: Sequence[ast.stmt]) -> str:
-    """A tidy program, with an import of each module that recorded values are written with."""
+    """A tidy program, with an import of each module that values are written with."""
     text = written(ast.Module(list(body), []))
     known = set().union(*(defined_by(node) for node in body), set())
-    needed = used_by(ast.parse(text)) & {"torch", "numpy", "argparse", "types", "pathlib"}
+    needed = used_by(ast.parse(text)) & {"torch", "numpy", "argparse", "types", "pathlib", "io"}
     added = [ast.Import([ast.alias(name)]) for name in sorted(needed - known)]
     at = next((i for i, n in enumerate(body) if getattr(n, "module", "") != "__future__"), 0)
     return tidy(written(ast.Module([*body[:at], *added, *body[at:]], [])))

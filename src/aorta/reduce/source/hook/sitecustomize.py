@@ -219,7 +219,7 @@ class Observer:
         }
 
 
-UNDEFINED = "undefined"
+UNDEFINED = object()
 
 
 def read_at(frame: FrameType, line: int) -> list[Any]:
@@ -238,41 +238,37 @@ def read_at(frame: FrameType, line: int) -> list[Any]:
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     failing = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
-    names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
-    changed = getattr(failing, "target", None) if isinstance(failing, ast.AugAssign) else None
     own = {node.arg for node in ast.walk(failing) if isinstance(node, ast.arg)}
     for part in ast.walk(failing):
         if isinstance(part, ast.comprehension):
             own |= {node.id for node in ast.walk(part.target) if isinstance(node, ast.Name)}
-    found: list[Any] = []
+    if isinstance(failing, ast.AugAssign):
+        failing.target.ctx = ast.Load()
+    names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
 
-    def value_of(node: ast.AST) -> Any:
+    def value_of(node: Any) -> Any:
         if isinstance(node, ast.Name):
             return names.get(node.id, UNDEFINED)
+        base = value_of(node.value)
         if isinstance(node, ast.Attribute):
-            base = value_of(node.value)
-            return base if base is UNDEFINED else getattr(base, node.attr, UNDEFINED)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            base = value_of(node.value)
-            return base.get(node.slice.value, UNDEFINED) if type(base) is dict else ...
-        return ...
+            return getattr(base, node.attr, UNDEFINED)
+        is_item = type(base) is dict and isinstance(node.slice, ast.Constant)
+        return base.get(node.slice.value, UNDEFINED) if is_item else ...
 
-    waiting: list[Any] = [failing]
-    while waiting:
-        node = waiting.pop()
-        inner = node
+    def reads_of(node: Any) -> list[Any]:
+        inner, found = node, []
         while isinstance(inner, (ast.Attribute, ast.Subscript)):
             inner = inner.value
-        if isinstance(inner, ast.Name) and inner.id not in own:
-            is_read = isinstance(node.ctx, ast.Load) or node is changed
-            value = value_of(node) if is_read else ...
-            if value is not ...:
-                found.append(value)
-            if is_read and not isinstance(node, ast.Subscript):
-                continue
-        children = ast.iter_child_nodes(node)
-        waiting += [n for n in children if not isinstance(n, (ast.stmt, ast.ExceptHandler))]
-    return found
+        if isinstance(inner, ast.Name) and inner.id not in own and isinstance(node.ctx, ast.Load):
+            found = [value_of(node)]
+            if not isinstance(node, ast.Subscript):
+                return found
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.stmt, ast.ExceptHandler)):
+                found += reads_of(child)
+        return [value for value in found if value is not ...]
+
+    return reads_of(failing)
 
 
 def largest_of(values: list[Any]) -> int | None:
@@ -323,92 +319,76 @@ def first_cause(wrong: BaseException) -> BaseException:
         wrong = before
 
 
-def expression(value: Any, depth: int = 0) -> str | None:
+class Code:
+    """Python that makes a value; within a list or dict it is printed as it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def expression(value: Any) -> str | None:
     """Python that makes the value, or one like it; None where that is not plain."""
     try:
-        text = _expression(value, depth)
+        text = repr(plain(value))
     except Exception:
-        return None  # whatever the user's own object does when it is looked at
-    return text if text is not None and len(text) <= MOST_CHARACTERS else None
+        return None  # it is not plain, or does not want to be looked at
+    return text if len(text) <= MOST_CHARACTERS else None
 
 
-def _expression(value: Any, depth: int) -> str | None:
+def plain(value: Any, depth: int = 0) -> Any:
+    """What is printed as that Python. Raises `ValueError` where there is none."""
     kind = type(value)
-    if kind in PLAIN or (kind is float and value - value == 0):
-        return repr(value)
-    if depth > 4:
-        return None
-    if kind in (list, tuple, set, dict) and len(value) <= MOST_ITEMS:
-        return _collection(value, kind, depth)
     module, name = kind.__module__, kind.__name__
+    if kind in PLAIN or (kind is float and value - value == 0):
+        return value
+    if depth > 4:
+        raise ValueError(name)
+    if kind in (list, tuple) and len(value) <= MOST_ITEMS:
+        return kind([plain(item, depth + 1) for item in value])
+    if kind is dict and len(value) <= MOST_ITEMS:
+        return {plain(k, depth + 1): plain(v, depth + 1) for k, v in value.items()}
     if module.split(".")[0] == "torch":
-        return _tensor(value, name)
+        return Code(of_torch(value, name))
     if (module, name) == ("numpy", "ndarray") and value.dtype.kind in "fiub":
-        if _is_small(value.size, value):
-            return "numpy.array(%r, dtype=%r)" % (value.tolist(), str(value.dtype))
+        dtype = str(value.dtype)
+        if is_small(value.size, value):
+            return Code("numpy.array(%r, dtype=%r)" % (value.tolist(), dtype))
         filled = value.max().item() if value.size and value.dtype.kind in "iu" else 0
-        return "numpy.full(%r, %r, dtype=%r)" % (value.shape, filled, str(value.dtype))
-    if (module, name) in (("argparse", "Namespace"), ("types", "SimpleNamespace")):
-        inside = _keywords(vars(value), depth)
-        return None if inside is None else "%s.%s(%s)" % (module, name, inside)
-    fields = getattr(kind, "_fields", None) if isinstance(value, tuple) else None
-    fields = fields or list(getattr(kind, "__dataclass_fields__", ()))
-    if fields:
-        inside = _keywords({field: getattr(value, field) for field in fields}, depth)
-        return None if inside is None else "types.SimpleNamespace(%s)" % inside
+        return Code("numpy.full(%r, %r, dtype=%r)" % (value.shape, filled, dtype))
     if module == "pathlib":
-        return "pathlib.Path(%r)" % str(value)
-    if id(value) in MADE and MADE[id(value)][1] is not None:
-        return MADE[id(value)][1]
-    if type(kind) is type and type(kind.__init__).__name__ == "function" and vars(value):
-        inside = _keywords(vars(value), depth)  # as good as one, if only its attributes are read
-        return None if inside is None else "types.SimpleNamespace(%s)" % inside
-    return None
+        return Code("pathlib.Path(%r)" % str(value))
+    if MADE.get(id(value), (None, None))[1] is not None:
+        return Code(str(MADE[id(value)][1]))
+    fields = getattr(kind, "_fields", None) if isinstance(value, tuple) else None
+    variables = {n: getattr(value, n) for n in fields} if fields else vars(value)
+    if type(kind) is not type or not variables or not all(map(str.isidentifier, variables)):
+        raise ValueError(name)
+    # As good as the object itself, if only its attributes are read.
+    inside = ", ".join("%s=%r" % (n, plain(v, depth + 1)) for n, v in variables.items())
+    made = "argparse.Namespace" if module == "argparse" else "types.SimpleNamespace"
+    return Code("%s(%s)" % (made, inside))
 
 
-def _keywords(variables: dict[str, Any], depth: int) -> str | None:
-    texts = {name: _expression(value, depth + 1) for name, value in variables.items()}
-    if None in texts.values() or not all(name.isidentifier() for name in texts):
-        return None
-    return ", ".join("%s=%s" % pair for pair in texts.items())
-
-
-def _collection(value: Any, kind: type, depth: int) -> str | None:
-    if kind is dict:
-        pairs = [(_expression(k, depth + 1), _expression(v, depth + 1)) for k, v in value.items()]
-        if any(None in pair for pair in pairs):
-            return None
-        return "{%s}" % ", ".join("%s: %s" % pair for pair in pairs)
-    parts = [_expression(item, depth + 1) for item in value]
-    inside = [part for part in parts if part is not None]
-    if len(inside) < len(parts):
-        return None
-    if kind is tuple:
-        return "(%s,)" % inside[0] if len(inside) == 1 else "(%s)" % ", ".join(inside)
-    if kind is set:
-        return "{%s}" % ", ".join(sorted(inside)) if inside else "set()"
-    return "[%s]" % ", ".join(inside)
-
-
-def _is_small(size: int, value: Any) -> bool:
+def is_small(size: int, value: Any) -> bool:
     """Whether its numbers, which are finite, may be written out, in one line."""
     is_finite = 0 < size <= MOST_NUMBERS and bool((value - value == 0).all())
     return is_finite and len(repr(value.tolist())) <= 80
 
 
-def _tensor(value: Any, name: str) -> str | None:
+def of_torch(value: Any, name: str) -> str:
     if name == "dtype":
         return str(value)
     if name == "device":
         return "torch.device(%r)" % str(value)
     if name == "Size":
         return repr(tuple(value))
-    if name != "Tensor":
-        return None
+    if name != "Tensor" or value.device.type != "cpu":
+        raise ValueError(name)
     shape, kind = tuple(value.shape), str(value.dtype)
-    if value.device.type != "cpu":
-        return None
-    if _is_small(value.numel(), value):
+    if is_small(value.numel(), value):
         return "torch.tensor(%r, dtype=%s)" % (value.tolist(), kind)
     if value.is_floating_point():
         return "torch.zeros(%r, dtype=%s)" % (shape, kind)
