@@ -51,7 +51,6 @@ def test_the_broken_node_is_named_and_how_to_drain_it(
     )
     for placement in result["placements"]:
         assert (placement["outcome"] == "reproduced") == (bad in placement["nodes"])
-    assert set(result["local_ranks"]) == {"5"}
     which_gpu = f"which GPU of it: srun -w {bad} aorta isolate --nodes 0-7 -- bash"
     assert any(line.startswith(which_gpu) for line in result["next"])
 
