@@ -26,7 +26,7 @@ from aorta.reduce.source.program import (
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.stack import values_seen
 from aorta.reduce.source.tree import tidy
-from aorta.reduce.source.trials import told_by
+from aorta.reduce.source.trials import FailingStatement, failing_statement
 from support.aorta_cli import aorta, environ, start_aorta
 from support.waiting import patience, wait_until
 
@@ -642,12 +642,13 @@ def test_of_operands_those_that_two_runs_had_must_stay() -> None:
         )
         return TraceFacts(frames=(frame,))
 
-    told = told_by(
-        facts("int", "list of 1"), facts("float", "list of 1"), lambda _: "total += a[i]"
-    )
-    assert told.operands == ("list of 1",)
-    assert told.largest == 2
-    assert told_by(facts("int"), facts("int", "int"), lambda _: "total += a[i]").largest is None
+    def failing(first: TraceFacts, second: TraceFacts) -> FailingStatement:
+        return failing_statement(first, second, lambda _: "total += a[i]")
+
+    found = failing(facts("int", "list of 1"), facts("float", "list of 1"))
+    assert found.operands == ("list of 1",)
+    assert found.largest == 2
+    assert failing(facts("int"), facts("int", "int")).largest is None
 
 
 def test_a_file_that_is_read_no_more_does_not_lie_beside_the_script() -> None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import resolve_name
+from itertools import accumulate, chain
 from typing import Any
 
 from aorta.reduce.source.program import UserFrame, UserModule
@@ -24,6 +25,7 @@ from aorta.reduce.source.tree import (
     statements,
     used_by,
     written,
+    yields,
 )
 
 MAIN = "__main__"
@@ -43,11 +45,6 @@ class _Module:
     calls: dict[str, str] = field(default_factory=dict)
     modules: dict[str, str] = field(default_factory=dict)
     emitted: bool = False
-
-    @property
-    def own(self) -> set[str]:
-        """The names that its top level defines; imports of a user's module are none."""
-        return set().union(*(defined_by(node) for node in self.tree.body), set())
 
 
 def inlined(
@@ -73,11 +70,13 @@ def inlined(
 
 def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame]) -> None:
     """Take out, in place, what never ran; a function that was never called keeps its name. One of
-    `frames`, which were active at the failure, keeps what it would have returned: repaired, its
-    caller goes on with that.
+    `frames`, which were active at the failure, keeps what it would have returned, and stays a
+    generator: repaired, its caller goes on with that.
     """
     ran = set(lines)
     ends = {id(node) for frame in frames for node in _return_behind(tree, frame, ran)}
+    active = [function_at(tree, frame.function, frame.line) for frame in frames]
+    generators = [scope for scope in active if scope is not None and yields(scope)]
     for node in list(ast.walk(tree)):
         if isinstance(node, Function) and not any(has_run(inner, ran) for inner in node.body):
             node.body = [ast.Pass(lineno=node.lineno, end_lineno=node.lineno)]
@@ -90,6 +89,9 @@ def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame])
     for node in ast.walk(tree):
         if isinstance(node, ast.Try):
             node.handlers = [handler for handler in node.handlers if handler.body]
+    for scope in generators:
+        if not yields(scope):
+            scope.body.append(ast.Expr(ast.Yield()))
     mend_blocks(tree)
 
 
@@ -111,12 +113,6 @@ def _return_behind(tree: ast.Module, frame: UserFrame, ran: set[int]) -> list[as
     return found if plain and used_by(ast.Module(list(found), [])) <= bound else []
 
 
-def imports_of(module: UserModule, source: str, names: Collection[str]) -> set[str]:
-    """The user's modules that a module imports, wherever in it, by name."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, IMPORTS)]
-    return {name for node in nodes for name in _run_by(node, module.package)} & set(names)
-
-
 def _run_by(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
     """The modules that may run because of an import, packages before what is in them."""
     if isinstance(node, ast.Import):
@@ -132,9 +128,8 @@ def resolved(node: ast.ImportFrom, package: str) -> str:
     return resolve_name("." * node.level + (node.module or ""), package)
 
 
-def _prefixes(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+def _prefixes(name: str) -> Iterable[str]:
+    return accumulate(name.split("."), "{}.{}".format)
 
 
 class _File:
@@ -147,48 +142,35 @@ class _File:
         """The statements of a module, those of modules that it imports first before its own."""
         module = self.modules[name]
         module.emitted = True
-        body: list[ast.stmt] = []
         self._own_names(module)
+        body: list[ast.stmt] = []
         for statement in module.tree.body:
-            if _is_main_guard(statement):
-                if name == MAIN and isinstance(statement, ast.If):
-                    body += self._statement(module, statement.body)
-                continue
-            body += self._statement(module, [statement])
+            nodes = [statement]
+            match statement:
+                case ast.If(test=ast.Compare(left=ast.Name(id="__name__")), body=guarded):
+                    nodes = guarded if name == MAIN else []
+            for node in nodes:
+                body += self._statement(module, node)
         return body
 
-    def _statement(self, module: _Module, nodes: Iterable[ast.stmt]) -> list[ast.stmt]:
+    def _statement(self, module: _Module, node: ast.stmt) -> list[ast.stmt]:
         body: list[ast.stmt] = []
-        for node in nodes:
-            for inner in [node, *statements(node)]:
-                if isinstance(inner, IMPORTS):
-                    for wanted in self.imported(module, inner):
-                        if not self.modules[wanted].emitted:
-                            body += self.flattened(wanted)
-            tree = ast.Module([node], [])
-            renamed = _Renamer(self, module).visit(tree)
-            body += [n for n in renamed.body if not isinstance(n, ast.Pass)]
-        return body
+        for inner in [node, *statements(node)]:
+            for wanted in self.imported(module, inner) if isinstance(inner, IMPORTS) else ():
+                if not self.modules[wanted].emitted:
+                    body += self.flattened(wanted)
+        renamed = _Renamer(self, module).visit(ast.Module([node], []))
+        return body + [n for n in renamed.body if not isinstance(n, ast.Pass)]
 
     def _own_names(self, module: _Module) -> None:
-        users = {
-            alias.asname or alias.name.partition(".")[0]
-            for node in module.tree.body
-            if isinstance(node, IMPORTS)
-            for alias in node.names
-            if self.imported(module, node)
-        }
-        stored = {
-            name
-            for node in statements(module.tree)
-            if not isinstance(node, IMPORTS)
-            for name in defined_by(node)
-        }
-        libraries: dict[str, str] = {}
+        """What its top level defines; imports of a user's module are none."""
+        defined, libraries = set[str](), dict[str, str]()
         for node in module.tree.body:
-            if isinstance(node, IMPORTS) and not self.imported(module, node):
+            if not isinstance(node, IMPORTS):
+                defined |= defined_by(node)
+            elif not self.imported(module, node):
                 libraries |= {name: ast.dump(node) for name in defined_by(node)}
-        for name in sorted(module.own - (users - stored)):
+        for name in sorted(defined | libraries.keys()):
             # The same import in two modules is one thing; two other definitions are not.
             identity = libraries.get(name, module.about.name)
             called = name
@@ -201,15 +183,6 @@ class _File:
         """The user's modules that run because of this import."""
         names = dict.fromkeys(_run_by(node, module.about.package))
         return [name for name in names if name in self.modules]
-
-
-def _is_main_guard(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.If)
-        and isinstance(node.test, ast.Compare)
-        and isinstance(node.test.left, ast.Name)
-        and node.test.left.id == "__name__"
-    )
 
 
 class _Renamer(ast.NodeTransformer):
@@ -284,10 +257,10 @@ class _Renamer(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if self._is_local(node.id):
             return node
-        if node.id == "__name__" and self.module.about.name != MAIN:
-            return ast.Constant(self.module.about.name)
-        if node.id == "__file__" and self.module.about.name != MAIN:
-            return ast.Constant(self.module.about.file)  # it runs where its files lie
+        about = self.module.about
+        special = {"__name__": about.name, "__file__": about.file}  # it runs where its files lie
+        if node.id in special and about.name != MAIN:
+            return ast.Constant(special[node.id])
         if node.id in self.module.modules:
             return self._object(self.module.modules[node.id])
         return ast.Name(self.module.calls.get(node.id, node.id), node.ctx)
@@ -321,10 +294,8 @@ class _Renamer(ast.NodeTransformer):
         self.file.needs_types = True
         calls = self.file.modules[module].calls
         names = [ast.keyword(n, ast.Name(c, ast.Load())) for n, c in sorted(calls.items())]
-        made = ast.parse("types.SimpleNamespace()", mode="eval").body
-        assert isinstance(made, ast.Call)
-        made.keywords = names
-        return made
+        made = ast.parse("types.SimpleNamespace", mode="eval").body
+        return ast.Call(made, [], names)
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
         kept = []
@@ -391,7 +362,9 @@ def closed(modules: Sequence[UserModule], sources: Mapping[str, str], stays: set
     found, waiting = set(stays), list(stays)
     while waiting:
         module = about[waiting.pop()]
-        new = imports_of(module, sources[module.file], about.keys()) - found - {MAIN}
+        nodes = ast.walk(ast.parse(sources[module.file]))
+        imports = [_run_by(node, module.package) for node in nodes if isinstance(node, IMPORTS)]
+        new = about.keys() & set(chain.from_iterable(imports)) - found - {MAIN}
         found |= new
         waiting += new
     return found

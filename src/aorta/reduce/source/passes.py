@@ -8,23 +8,20 @@ from functools import partial
 from itertools import islice
 
 from aorta.reduce.source.inline import prune
-from aorta.reduce.source.program import LOOPS, WITH, Edit, Program
-from aorta.reduce.source.stack import bound_by, one_turn
+from aorta.reduce.source.program import Edit, Program
 from aorta.reduce.source.tree import (
     all_blocks,
     as_text,
     attributes_set,
     defined_by,
-    has_run,
     keep_if,
     names_read,
-    size,
     statements,
     tail,
     tidy,
-    used_by,
     without_users,
     written,
+    yields,
 )
 
 _MOST_RUNS = 20  # of one list
@@ -64,30 +61,19 @@ def in_one_process(program: Program) -> Iterator[Edit]:
 
 
 def without_effect(program: Program) -> Iterator[Edit]:
-    """What binds names and attributes that nothing reads, prints, or checks what did not fail: all
-    of it at once, then each kind.
-    """
-    kinds: tuple[type[ast.stmt], ...] = (ast.Assign, ast.FunctionDef, ast.Expr, ast.Assert)
-    for chosen in (kinds, *((kind,) for kind in kinds)):
-        names = " ".join(kind.__name__ for kind in chosen)
-        yield Edit(names, partial(_without_effect, program, chosen))
+    """What binds names and attributes that nothing reads, prints, or checks what did not fail."""
 
+    def made() -> str:
+        tree = ast.parse(program.text)
+        every = statements(tree)
+        kept = {id(every[number]) for number in program.on_the_way}
+        left = len(every) + 1
+        while len(statements(tree)) < left:
+            left, read = len(statements(tree)), names_read(tree)
+            keep_if(tree, lambda n, read=read: id(n) in kept or _has_effect(n, read))  # type: ignore[misc]
+        return tidy(written(tree))
 
-def _without_effect(program: Program, kinds: tuple[type[ast.stmt], ...]) -> str:
-    tree = ast.parse(program.text)
-    every = statements(tree)
-    kept = {id(every[number]) for number in program.on_the_way}
-    left = len(every) + 1
-    while len(statements(tree)) < left:
-        left = len(statements(tree))
-        read = names_read(tree)
-        keep_if(
-            tree,
-            lambda n, read=read: (  # type: ignore[misc]
-                id(n) in kept or not isinstance(n, kinds) or _has_effect(n, read)
-            ),
-        )
-    return tidy(written(tree))
+    yield Edit("", made)
 
 
 def _has_effect(node: ast.stmt, read: set[str]) -> bool:
@@ -106,47 +92,23 @@ def _has_effect(node: ast.stmt, read: set[str]) -> bool:
     return True
 
 
-def unwrapped(program: Program) -> Iterator[Edit]:
-    """Each `with`, `try` and `if` by what of it ran, each loop by one turn. Not an `if` in a loop:
-    repaired, the loop would go on, and choose anew.
+def results_left_out(program: Program) -> Iterator[Edit]:
+    """What statements on the stack would have bound, where nothing behind them reads it: what a
+    function returned before it was cut may not be taken apart there.
     """
-    every = statements(program.tree)
-    in_loops = {id(n) for loop in every if isinstance(loop, LOOPS) for n in statements(loop)}
-    for number, node in enumerate(every):
-        if isinstance(node, (*LOOPS, *WITH, ast.Try)) or (
-            isinstance(node, ast.If) and id(node) not in in_loops
-        ):
-            head = ast.unparse(node).partition("\n")[0]
-            yield Edit(head, partial(_unwrapped, program, number))
 
+    def made() -> str:
+        tree = ast.parse(program.text)
+        every = statements(tree)
+        free = {id(every[number]) for number in program.on_the_way - program.in_loops}
+        for block in all_blocks(tree):
+            for at, node in enumerate(block):
+                if isinstance(node, ast.Assign) and id(node) in free:
+                    if not defined_by(node) & program.read_behind:
+                        block[at] = ast.Expr(node.value)
+        return tidy(written(tree))
 
-def _unwrapped(program: Program, number: int) -> str | None:
-    tree = ast.parse(program.text)
-    node = statements(tree)[number]
-    inner = _inside(program, node)
-    if inner is None:
-        return None
-    block = next(block for block in all_blocks(tree) if node in block)
-    at = block.index(node)
-    block[at : at + 1] = inner
-    return as_text(tree.body)
-
-
-def _inside(program: Program, node: ast.stmt) -> list[ast.stmt] | None:
-    """What of a compound statement ran; None where both branches did."""
-    match node:
-        case ast.With() | ast.AsyncWith():
-            return [*bound_by(node), *node.body]
-        case ast.Try():
-            return [*node.body, *node.orelse]
-        case ast.If(body=body, orelse=orelse):
-            ran = [b for b in (body, orelse) if any(has_run(n, program.facts.executed) for n in b)]
-            return ran[0] if len(ran) == 1 else None
-        case ast.For() | ast.AsyncFor():
-            return [one_turn(program, node), *node.body]
-        case ast.While():
-            return node.body
-    return None
+    yield Edit("", made)
 
 
 def statements_left_out(program: Program) -> Iterator[Edit]:
@@ -154,14 +116,14 @@ def statements_left_out(program: Program) -> Iterator[Edit]:
     every = statements(program.tree)
     numbers = {id(node): number for number, node in enumerate(every)}
     runs: dict[tuple[int, ...], int] = {}
-    returned = set().union(*map(used_by, program.never_returned), set())
+    returned = program.read_behind
     for block in all_blocks(program.tree):
         free = [node for node in block if numbers[id(node)] not in program.on_the_way]
         # What a function gives back is looked for by its caller, or the function goes whole.
-        free = [node for node in free if not isinstance(node, ast.Return) or node.value is None]
-        free = [node for node in free if not defined_by(node) & returned]
+        free = [n for n in free if not isinstance(n, ast.Return) or n.value is None]
+        free = [n for n in free if not defined_by(n) & returned and not yields(n)]
         for run in _runs([numbers[id(node)] for node in free]):
-            runs[run] = sum(size(every[number]) for number in run)
+            runs[run] = sum(1 + len(statements(every[number])) for number in run)
     for chosen in sorted(runs, key=lambda run: (-runs[run], run)):
         key = "\n".join(ast.unparse(every[number]) for number in chosen)
         yield Edit(key, partial(_left_out, program, chosen))

@@ -29,8 +29,7 @@ from aorta.reduce.source.tree import (
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 WITH = (ast.With, ast.AsyncWith)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
-_TYPE_OF_NUMBERS = re.compile(r"(?:dtype=(?:torch\.|')|device\('?)(\w+)")
-_OTHER_NAME = {"float64": "double", "float16": "half", "int64": "long", "int32": "int"}
+_TYPE_OF_NUMBERS = re.compile(r"dtype|device|scalar type|double|half|long|(float|int)\d")
 
 
 @dataclass(frozen=True)
@@ -159,6 +158,18 @@ class Program:
         returns = [node for node in statements(self.tree) if isinstance(node, ast.Return)]
         return [node for node in returns if not has_run(node, self.facts.executed)]
 
+    @cached_property
+    def read_behind(self) -> set[str]:
+        """The names that these read."""
+        return set().union(*map(used_by, self.never_returned), set())
+
+    @cached_property
+    def in_loops(self) -> frozenset[int]:
+        """The numbers of the statements in a loop."""
+        every = statements(self.tree)
+        inside = {id(n) for loop in every if isinstance(loop, LOOPS) for n in statements(loop)}
+        return frozenset(number for number, node in enumerate(every) if id(node) in inside)
+
     def may_stand(self, value: str) -> bool:
         """Whether this value may stand for what made it. Where a check of the user's own fails,
         only configurations may: it would fail for nothing otherwise.
@@ -167,12 +178,9 @@ class Program:
         return (freely or value.startswith(_OF_A_CONFIGURATION)) and not self._is_blamed(value)
 
     def _is_blamed(self, value: str) -> bool:
-        """Whether the failure's words name the type of numbers, or the device, that it has."""
-        message = self.facts.message.lower()
-        types = _TYPE_OF_NUMBERS.findall(value)
-        return any(
-            word in message for name in types for word in (name, _OTHER_NAME.get(name, name))
-        )
+        """Whether it has a type of numbers, or a device, and the failure's words name such."""
+        has_type = "dtype=" in value or "device(" in value
+        return has_type and bool(_TYPE_OF_NUMBERS.search(self.facts.message.lower()))
 
 
 Pass = Callable[[Program], Iterator[Edit]]
@@ -258,16 +266,11 @@ def _kept_in(program: Program) -> tuple[str, ...]:
 
 def _exit_in(program: Program) -> UserFrame | None:
     """Where a program ended itself, without an exception that the hook saw; None if it did not."""
-    lines = [n.lineno for n in statements(program.tree) if _exits(n)]
-    ran = [line for line in lines if line in program.facts.executed]
-    if not ran:
-        return None
-    around = [
-        node.name
-        for node in ast.walk(program.tree)
-        if isinstance(node, Function) and is_in(node, ran[-1])
-    ]
-    return UserFrame("", around[-1] if around else "", 0, ran[-1], {})
+    exits = [n.lineno for n in statements(program.tree) if _exits(n)]
+    line = max((line for line in exits if line in program.facts.executed), default=0)
+    functions = [node for node in ast.walk(program.tree) if isinstance(node, Function)]
+    around = ["", *(node.name for node in functions if is_in(node, line))]
+    return UserFrame("", around[-1], 0, line, {}) if line else None
 
 
 def _exits(node: ast.stmt) -> bool:

@@ -9,9 +9,9 @@ import ast
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from itertools import takewhile
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +80,15 @@ def _differences(wrong: ast.AST, right: ast.AST, above: Fix) -> Iterator[Fix]:
 
 def _run(old: list[ast.AST], new: list[ast.AST]) -> Level:
     """The statements of one block that differ; where some are only added, with a neighbour."""
-    texts = [[ast.dump(node) for node in nodes] for nodes in (old, new)]
-    first = _count_alike(*texts)
-    last = _count_alike(*(reversed(text[first:]) for text in texts))
-    if first + last == len(old) and old:
-        first, last = (first - 1, last) if first else (first, last - 1)
-    return old[first : len(old) - last], new[first : len(new) - last]
-
-
-def _count_alike(some: Iterable[str], others: Iterable[str]) -> int:
-    """How many are the same from the beginning on."""
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))))
+    before, after = ([ast.dump(node) for node in nodes] for nodes in (old, new))
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    changed = [step for step in steps if step[0] != "equal"]
+    (_, first, _, first_new, _), (_, _, last, _, last_new) = changed[0], changed[-1]
+    if first == last and first:
+        first, first_new = first - 1, first_new - 1
+    elif first == last and old:
+        last, last_new = last + 1, last_new + 1
+    return old[first:last], new[first_new:last_new]
 
 
 def repaired(script: str, fixes: Sequence[Fix]) -> str | None:

@@ -11,12 +11,12 @@ from aorta.reduce.source.passes import (
     in_one_process,
     never_executed,
     parts_left_out,
+    results_left_out,
     statements_left_out,
-    unwrapped,
     without_effect,
 )
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
-from aorta.reduce.source.stack import from_inside, values_seen
+from aorta.reduce.source.stack import from_inside, unwrapped, values_seen
 from aorta.reduce.source.tree import count_lines
 
 AXIS = "source"
@@ -36,7 +36,13 @@ class Round:
     free: bool = False
 
 
-_SMALL: tuple[Pass, ...] = (without_effect, unwrapped, statements_left_out, values_seen)
+_SMALL: tuple[Pass, ...] = (
+    without_effect,
+    unwrapped,
+    results_left_out,
+    statements_left_out,
+    values_seen,
+)
 ROUNDS = (
     Round((never_executed, in_one_process)),
     Round((from_inside,), over=LONG, free=True),

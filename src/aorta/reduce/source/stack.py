@@ -11,13 +11,16 @@ from aorta.reduce.source.tree import (
     DEFINITIONS,
     all_blocks,
     as_text,
+    blocks_of,
     defined_by,
     function_at,
+    has_run,
     is_in,
     own_nodes,
     path_to,
     statements,
     used_by,
+    yields,
 )
 
 
@@ -37,9 +40,11 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     tree = ast.parse(program.text)
     scope = function_at(tree, frame.function, frame.line)
     way = path_to(scope, frame.line) if scope is not None else []
-    if scope is None or not way or any(isinstance(n, _SUSPENDS) for n in ast.walk(scope)):
+    if scope is None or not way:
         return None
     done, failing = _line_to(program, way)
+    if any(map(yields, [*done, failing])):
+        return None
     names = {one.arg for one in [*scope.args.args, *scope.args.kwonlyargs]}
     if not is_whole:
         names = names.union(*map(defined_by, done))
@@ -55,9 +60,6 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
         if isinstance(node, DEFINITIONS) or not any(is_in(node, line) for line in lines)
     ]
     return as_text(_needed([*before, *seen, *(done if is_whole else []), failing]))
-
-
-_SUSPENDS = (ast.Yield, ast.YieldFrom, ast.Await)
 
 
 def _is_made(value: str) -> bool:
@@ -78,23 +80,18 @@ def _line_to(
         if isinstance(node, ast.If) and ast.unparse(node.test) in program.kept:
             return found, node
         if block is not way[-1][0] and isinstance(node, ast.For):
-            found.append(first_of(node))
+            found.append(_first_of(node))
         elif block is not way[-1][0] and isinstance(node, WITH):
-            found += bound_by(node)
+            found += _bound_by(node)
     return found, _as_plain(node)
 
 
 def _as_plain(node: ast.stmt) -> ast.stmt:
-    """A statement that may stand at the top level."""
-    match node:
-        case ast.Return(value=value):
-            return ast.Expr(value or ast.Constant(None))
-        case ast.For():
-            return first_of(node)
-        case ast.If(test=test) | ast.While(test=test):
-            return ast.Expr(test)
-        case ast.With(items=items) | ast.AsyncWith(items=items):
-            return ast.Expr(items[0].context_expr)
+    """A statement that may stand at the top level, of a compound one the head."""
+    if isinstance(node, ast.Return):
+        return ast.Expr(node.value or ast.Constant(None))
+    for block in blocks_of(node):
+        block[:] = [ast.Pass()]
     return node
 
 
@@ -112,7 +109,7 @@ def values_seen(program: Program) -> Iterator[Edit]:
             values = _values_for(program, node, frame) if id(node) in inside else {}
             # Bound twice, what was seen may be what another statement made.
             if values and all(bound.count(name) == 1 for name in values):
-                make = partial(_replaced, program.text, number, _assigned(values))
+                make = partial(_replaced, program.text, number, [_assigned(values)])
                 yield Edit(ast.unparse(node), make)
 
 
@@ -135,32 +132,52 @@ def _seen_for(program: Program, target: ast.expr, frame: UserFrame) -> Mapping[s
     return values if known else {}
 
 
-def _replaced(text: str, number: int, new: ast.stmt) -> str:
+def _replaced(text: str, number: int, new: Sequence[ast.stmt]) -> str:
     tree = ast.parse(text)
     old = statements(tree)[number]
     for block in all_blocks(tree):
-        block[:] = [new if node is old else node for node in block]
+        if old in block:
+            at = block.index(old)
+            block[at : at + 1] = new
     return as_text(tree.body)
 
 
-def one_turn(program: Program, node: ast.For | ast.AsyncFor) -> ast.stmt:
-    """What the failing turn of a loop was given, where that is known and may stand for what made
-    it; else what the first turn is given.
+def unwrapped(program: Program) -> Iterator[Edit]:
+    """Each compound statement by the one block of it that ran, a loop by one turn. Not an `if` in a
+    loop: repaired, the loop would go on, and choose anew.
     """
+    for number, node in enumerate(statements(program.tree)):
+        ran = [b for b in blocks_of(node) if any(has_run(n, program.facts.executed) for n in b)]
+        chooses = isinstance(node, ast.If) and number in program.in_loops
+        leaves = any(isinstance(n, (ast.Break, ast.Continue)) for n in statements(node))
+        if len(ran) == 1 and not (chooses or leaves or isinstance(node, DEFINITIONS)):
+            inner = [*_given(program, node), *ran[0]]
+            head = ast.unparse(node).partition("\n")[0]
+            yield Edit(head, partial(_replaced, program.text, number, inner))
+
+
+def _given(program: Program, node: ast.stmt) -> list[ast.stmt]:
+    """What the head of a statement binds: the context of a `with`; what the failing turn of a loop
+    was given, where that is known and may stand for what made it, else what the first turn is.
+    """
+    if isinstance(node, WITH):
+        return _bound_by(node)
+    if not isinstance(node, (ast.For, ast.AsyncFor)):
+        return []
     frames = [frame for frame in program.facts.frames if is_in(node, frame.line)]
     values = _seen_for(program, node.target, frames[-1]) if frames else {}
-    return _assigned(values) if values else first_of(node)
+    return [_assigned(values) if values else _first_of(node)]
 
 
 def _assigned(values: Mapping[str, str]) -> ast.stmt:
     return ast.parse(f"{', '.join(values)} = {', '.join(values.values())}").body[0]
 
 
-def first_of(node: ast.For | ast.AsyncFor) -> ast.stmt:
+def _first_of(node: ast.For | ast.AsyncFor) -> ast.stmt:
     return ast.parse(f"{ast.unparse(node.target)} = next(iter({ast.unparse(node.iter)}))").body[0]
 
 
-def bound_by(node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
+def _bound_by(node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
     return [
         ast.Assign([item.optional_vars], item.context_expr)
         for item in node.items

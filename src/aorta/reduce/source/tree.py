@@ -59,10 +59,6 @@ def statements(tree: ast.AST) -> list[ast.stmt]:
     return [node for block in blocks_of(tree) for one in block for node in (one, *statements(one))]
 
 
-def size(node: ast.stmt) -> int:
-    return 1 + len(statements(node))
-
-
 def is_in(node: ast.stmt | ast.expr, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
@@ -122,6 +118,11 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield child
         if not isinstance(child, (*DEFINITIONS, ast.Lambda)):
             yield from own_nodes(child)
+
+
+def yields(node: ast.AST) -> bool:
+    """Whether a function is a generator, or a statement gives a value back from one."""
+    return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in own_nodes(node))
 
 
 def undefined(text: str) -> set[str]:
@@ -297,9 +298,7 @@ def path_to(root: ast.AST, line: int) -> list[tuple[list[ast.stmt], int]]:
     """
     for block in blocks_of(root):
         for index, node in enumerate(block):
-            if is_in(node, line) or any(
-                is_in(d, line) for d in getattr(node, "decorator_list", ())
-            ):
+            if is_in(node, line):
                 inner = [] if isinstance(node, DEFINITIONS) else path_to(node, line)
                 return [(block, index), *inner]
     return []

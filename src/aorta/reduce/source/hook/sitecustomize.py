@@ -37,8 +37,7 @@ class Observer:
         self.root = os.path.realpath(self.inside("AORTA_SOURCE_ROOT")) + os.sep
         self.file = -1
         self.names: dict[str, str] = {}  # of code: the user's file, or nothing
-        self.seen: set[tuple[str, int]] = set()
-        self.unseen: dict[CodeType, set[int]] = {}
+        self.unseen: dict[CodeType, set[int]] = {}  # lines
         self.opened: set[str] = set()
 
     def write(self, **line: Any) -> None:
@@ -63,21 +62,15 @@ class Observer:
 
     def on_begin(self, file: str, frame: FrameType) -> None:
         """A module, function or class of the user's begins."""
-        code = frame.f_code
-        if code.co_name == "__init__" and len(MADE) < MOST_MADE:
+        if frame.f_code.co_name == "__init__" and len(MADE) < MOST_MADE:
             self.on_made(frame)
-        if code.co_name == "<module>":
+        if frame.f_code.co_name == "<module>":
             names = frame.f_globals
             package = names.get("__package__") or ""
             self.write(module=[str(names.get("__name__")), file, str(package)], argv=sys.argv)
 
-    def on_line(self, file: str, line: int) -> None:
-        if (file, line) not in self.seen:
-            self.seen.add((file, line))
-            self.write(line=[file, line])
-
     def on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        """For `sys.settrace`."""
+        """For `sys.settrace`; a line that was seen is not looked at again."""
         code = frame.f_code
         file = self.user_file(code.co_filename)
         if not file:
@@ -88,62 +81,27 @@ class Observer:
         unseen = self.unseen[code]
 
         def on_event(frame: FrameType, event: str, _argument: object) -> Any:
-            if event == "line":
-                self.on_line(file, frame.f_lineno)
-                unseen.discard(frame.f_lineno)
-                if not unseen:
-                    frame.f_trace_lines = False  # a long loop is not looked at turn by turn
+            if event == "line" and frame.f_lineno in unseen:
+                unseen.remove(frame.f_lineno)
+                self.write(line=[file, frame.f_lineno])
+            if not unseen:
+                frame.f_trace_lines = False  # a long loop is not looked at turn by turn
             return on_event
 
         return on_event
 
-    def monitor(self) -> None:
-        """With `sys.monitoring`, which looks at each line once. Raises `ValueError` where another
-        tool has its place.
-        """
-        monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-        tool, events = monitoring.COVERAGE_ID, monitoring.events
-        monitoring.use_tool_id(tool, "aorta")
-
-        def on_start(code: CodeType, _offset: int) -> Any:
-            file = self.user_file(code.co_filename)
-            frame = sys._getframe(1)  # noqa: SLF001
-            return self.on_begin(file, frame) if file else monitoring.DISABLE
-
-        def on_line(code: CodeType, line: int) -> Any:
-            if file := self.user_file(code.co_filename):
-                self.on_line(file, line)
-            return monitoring.DISABLE
-
-        monitoring.register_callback(tool, events.PY_START, on_start)
-        monitoring.register_callback(tool, events.LINE, on_line)
-        monitoring.set_events(tool, events.PY_START | events.LINE)
-
-    def watch(self) -> None:
-        try:
-            self.monitor()
-        except (AttributeError, ValueError):  # before Python 3.12, or under a coverage tool
-            threading.settrace(self.on_call)
-            sys.settrace(self.on_call)
-
-    @staticmethod
-    def leave() -> None:
-        sys.settrace(None)
-        if hasattr(sys, "monitoring"):
-            sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
-
     @staticmethod
     def on_made(frame: FrameType) -> None:
         """An object of the user's is made: the Python that makes one like it."""
-        names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-        if not names or frame.f_code.co_flags & 0x0C or frame.f_code.co_kwonlyargcount:
+        code = frame.f_code
+        names = code.co_varnames[: code.co_argcount]
+        if not names or code.co_flags & 0x0C or code.co_kwonlyargcount:
             return  # it takes what is not named
         made = frame.f_locals[names[0]]
         if id(made) not in MADE and "__init__" in vars(type(made)):
             texts = [expression(frame.f_locals[name]) for name in names[1:]]
-            known = [text for text in texts if text is not None]
-            whole = "%s(%s)" % (type(made).__name__, ", ".join(known))
-            MADE[id(made)] = (made, whole if len(known) == len(texts) else None)
+            whole = "%s(%s)" % (type(made).__name__, ", ".join(map(str, texts)))
+            MADE[id(made)] = (made, None if None in texts else whole)
 
     def on_audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str):
@@ -414,7 +372,7 @@ def observe() -> None:
     before = sys.excepthook
 
     def on_uncaught(kind: Any, wrong: Any, trace: Any) -> None:
-        observer.leave()
+        sys.settrace(None)
         wrong.__traceback__ = without_ours(trace)
         try:
             observer.on_exception(wrong)
@@ -424,7 +382,8 @@ def observe() -> None:
 
     sys.excepthook = on_uncaught
     sys.addaudithook(observer.on_audit)
-    observer.watch()
+    threading.settrace(observer.on_call)
+    sys.settrace(observer.on_call)
 
 
 run_the_next_sitecustomize()
