@@ -16,6 +16,7 @@ from aorta.reduce.source.tree import (
     defined_by,
     keep_if,
     names_read,
+    replace_statement,
     statements,
     tail,
     tidy,
@@ -44,7 +45,7 @@ def never_executed(program: Program) -> Iterator[Edit]:
         return tidy(written(tree))
 
     if program.facts.executed:
-        yield Edit("", made)
+        yield "", made
 
 
 def in_one_process(program: Program) -> Iterator[Edit]:
@@ -57,7 +58,7 @@ def in_one_process(program: Program) -> Iterator[Edit]:
                 node.keywords = [k for k in node.keywords if k.arg not in _OF_WORKERS]
         return tidy(written(tree))
 
-    yield Edit("", made)
+    yield "", made
 
 
 def without_effect(program: Program) -> Iterator[Edit]:
@@ -73,7 +74,7 @@ def without_effect(program: Program) -> Iterator[Edit]:
             keep_if(tree, lambda n, read=read: id(n) in kept or _has_effect(n, read))  # type: ignore[misc]
         return tidy(written(tree))
 
-    yield Edit("", made)
+    yield "", made
 
 
 def _has_effect(node: ast.stmt, read: set[str]) -> bool:
@@ -100,15 +101,12 @@ def results_left_out(program: Program) -> Iterator[Edit]:
     def made() -> str:
         tree = ast.parse(program.text)
         every = statements(tree)
-        free = {id(every[number]) for number in program.on_the_way - program.in_loops}
-        for block in all_blocks(tree):
-            for at, node in enumerate(block):
-                if isinstance(node, ast.Assign) and id(node) in free:
-                    if not defined_by(node) & program.read_behind:
-                        block[at] = ast.Expr(node.value)
+        for node in (every[number] for number in program.on_the_way - program.in_loops):
+            if isinstance(node, ast.Assign) and not defined_by(node) & program.read_behind:
+                replace_statement(tree, node, [ast.Expr(node.value)])
         return tidy(written(tree))
 
-    yield Edit("", made)
+    yield "", made
 
 
 def statements_left_out(program: Program) -> Iterator[Edit]:
@@ -126,7 +124,7 @@ def statements_left_out(program: Program) -> Iterator[Edit]:
             runs[run] = sum(1 + len(statements(every[number])) for number in run)
     for chosen in sorted(runs, key=lambda run: (-runs[run], run)):
         key = "\n".join(ast.unparse(every[number]) for number in chosen)
-        yield Edit(key, partial(_left_out, program, chosen))
+        yield key, partial(_left_out, program, chosen)
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -170,7 +168,7 @@ def parts_left_out(program: Program) -> Iterator[Edit]:
             free = [n for n, p in enumerate(parts) if not _is_type_of_numbers(p)]
             for out in islice(_runs(free), _MOST_RUNS):
                 key = f"{name} {out} {[ast.unparse(p) if p else '**' for p in parts]}"
-                yield Edit(key, partial(_shortened, program.text, number, name, out))
+                yield key, partial(_shortened, program.text, number, name, out)
 
 
 def _is_type_of_numbers(part: ast.AST | None) -> bool:

@@ -11,13 +11,11 @@ from typing import Any
 from aorta.reduce.source.tree import (
     Function,
     blocks_of,
-    count_lines,
     defined_by,
     function_at,
     has_run,
     is_in,
     path_to,
-    printed_lines,
     statements,
     stores_in,
     tail,
@@ -111,29 +109,22 @@ def read_facts(lines: Iterable[str]) -> TraceFacts:
     )
 
 
-@dataclass(frozen=True)
-class Edit:
-    """One way to change a program. `key` names it: what was refused under this name is not even
-    made again. `make` brings the whole changed text, or None where the edit cannot be made.
-    """
-
-    key: str
-    make: Callable[[], str | None]
+# One way to change a program. Its name: what was refused under it is not even made again; and what
+# brings the whole changed text, or None where the edit cannot be made.
+Edit = tuple[str, Callable[[], str | None]]
 
 
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
     what fails; `stores` how many statements set an entry of the container that lacks one, of which
-    any may be the one that stores the wrong thing. Values of configurations may stand for what made
-    them; where it is `free`, any: the less, the more of what makes the failure stays in sight.
+    any may be the one that stores the wrong thing.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
     stores: tuple[str, int] = ("", 0)
-    free: bool = False
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -172,15 +163,12 @@ class Program:
 
     def may_stand(self, value: str) -> bool:
         """Whether this value may stand for what made it. Where a check of the user's own fails,
-        only configurations may: it would fail for nothing otherwise.
+        only configurations may: it would fail for nothing otherwise. One with a type of numbers or
+        a device may not where the failure's words name such.
         """
-        freely = self.free and not self.kept
-        return (freely or value.startswith(_OF_A_CONFIGURATION)) and not self._is_blamed(value)
-
-    def _is_blamed(self, value: str) -> bool:
-        """Whether it has a type of numbers, or a device, and the failure's words name such."""
         has_type = "dtype=" in value or "device(" in value
-        return has_type and bool(_TYPE_OF_NUMBERS.search(self.facts.message.lower()))
+        is_blamed = has_type and _TYPE_OF_NUMBERS.search(self.facts.message.lower())
+        return not is_blamed and (not self.kept or value.startswith(_OF_A_CONFIGURATION))
 
 
 Pass = Callable[[Program], Iterator[Edit]]
@@ -193,21 +181,15 @@ def candidates(
     what must stay, are added to `refused`.
     """
     for step in steps:
-        for edit in step(program):
-            key = f"{step.__name__}: {edit.key}"
+        for name, make in step(program):
+            key = f"{step.__name__}: {name}"
             if key in refused:
                 continue
-            text = edit.make()
-            if text and _is_smaller(text, program.text) and _is_whole(text, program):
+            text = make()
+            if text and text != program.text and _is_whole(text, program):
                 yield key, text
             else:
                 refused.add(key)
-
-
-def _is_smaller(text: str, before: str) -> bool:
-    """Other than before, and without a long literal that takes more lines than it saves."""
-    literals, known = (printed_lines(one) - count_lines(one) for one in (text, before))
-    return text != before and (literals <= known or printed_lines(text) <= printed_lines(before))
 
 
 def _is_whole(text: str, program: Program) -> bool:

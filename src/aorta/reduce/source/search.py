@@ -16,7 +16,7 @@ from aorta.reduce.source.passes import (
     without_effect,
 )
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
-from aorta.reduce.source.stack import from_inside, unwrapped, values_seen
+from aorta.reduce.source.stack import from_inside, unwrapped
 from aorta.reduce.source.tree import count_lines
 
 AXIS = "source"
@@ -25,30 +25,14 @@ SHORT = 30  # lines: a script that a reader takes in at once
 LONG = 80  # lines: more than can be made short statement by statement
 
 
-@dataclass(frozen=True)
-class Round:
-    """Passes that are gone through once; `over`: only while the program has more lines than that.
-    In a `free` one any value that was seen may stand for what made it.
-    """
-
-    steps: tuple[Pass, ...]
-    over: int = 0
-    free: bool = False
-
-
-_SMALL: tuple[Pass, ...] = (
-    without_effect,
-    unwrapped,
-    results_left_out,
-    statements_left_out,
-    values_seen,
-)
-ROUNDS = (
-    Round((never_executed, in_one_process)),
-    Round((from_inside,), over=LONG, free=True),
-    Round((*_SMALL, parts_left_out)),
-    Round((from_inside, *_SMALL), over=SHORT, free=True),
-    Round((*_SMALL, parts_left_out)),
+_SMALL: tuple[Pass, ...] = (without_effect, unwrapped, results_left_out, statements_left_out)
+# Each is gone through once, while the program has more lines than are said here.
+ROUNDS: tuple[tuple[int, tuple[Pass, ...]], ...] = (
+    (0, (never_executed, in_one_process)),
+    (LONG, (from_inside,)),
+    (0, (*_SMALL, parts_left_out)),
+    (SHORT, (from_inside, *_SMALL)),
+    (0, (*_SMALL, parts_left_out)),
 )
 
 
@@ -145,17 +129,15 @@ class SourceSearch:
             yield Candidate(best.text, needed, f"with {', '.join(needed)} alone")
         for name in best.beside:
             left = tuple(other for other in best.beside if other != name)
-            yield Candidate(best.text, left, f"without {name}")
             content = self._content_of(name)
             texts = files_as_texts(best.text, content) if content is not None else ()
             for number, text in enumerate(texts):
                 yield Candidate(text, left, f"{name} as text {number}")
-        now = ROUNDS[self._round]
-        if count_lines(best.text) <= now.over:
-            return
-        program = replace(self._first, text=best.text, facts=facts, free=now.free)
-        for key, text in candidates(program, now.steps, self._refused):
-            yield Candidate(text, best.beside, key)
+        over, steps = ROUNDS[self._round]
+        if count_lines(best.text) > over:
+            program = replace(self._first, text=best.text, facts=facts)
+            for key, text in candidates(program, steps, self._refused):
+                yield Candidate(text, best.beside, key)
 
     def _fill(self, count: int) -> None:
         """Look ahead until so many questions are wanted; the ways to make one file are asked one

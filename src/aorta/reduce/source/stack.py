@@ -1,23 +1,22 @@
-"""What was seen on the stack of the failure, in the place of what made it: the failing statement
-of a function by itself, the values of variables, one turn of a loop.
+"""The failing statement of a function by itself, with what was seen on the stack in the place of
+what made it; and a compound statement by what of it ran.
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
-from aorta.reduce.source.program import WITH, Edit, Program, UserFrame
+from aorta.reduce.source.program import Edit, Program, UserFrame
 from aorta.reduce.source.tree import (
     DEFINITIONS,
-    all_blocks,
     as_text,
     blocks_of,
     defined_by,
     function_at,
     has_run,
     is_in,
-    own_nodes,
     path_to,
+    replace_statement,
     statements,
     used_by,
     yields,
@@ -32,7 +31,7 @@ def from_inside(program: Program) -> Iterator[Edit]:
     for depth, frame in reversed(list(enumerate(frames))):
         for is_whole in (False, True):
             make = partial(_inside, program, frame, is_whole)
-            yield Edit(f"{depth} {is_whole}", make)
+            yield f"{depth} {is_whole}", make
 
 
 def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
@@ -49,7 +48,7 @@ def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
     if not is_whole:
         names = names.union(*map(defined_by, done))
     seen = [
-        _assigned({name: value})
+        ast.parse(f"{name} = {value}").body[0]
         for name, value in frame.values.items()
         if name in names and (_is_made(value) or program.may_stand(value))
     ]
@@ -79,66 +78,18 @@ def _line_to(
         node = block[index]
         if isinstance(node, ast.If) and ast.unparse(node.test) in program.kept:
             return found, node
-        if block is not way[-1][0] and isinstance(node, ast.For):
-            found.append(_first_of(node))
-        elif block is not way[-1][0] and isinstance(node, WITH):
-            found += _bound_by(node)
-    return found, _as_plain(node)
-
-
-def _as_plain(node: ast.stmt) -> ast.stmt:
-    """A statement that may stand at the top level, of a compound one the head."""
+        if block is not way[-1][0]:
+            found += _given(node)
     if isinstance(node, ast.Return):
-        return ast.Expr(node.value or ast.Constant(None))
+        return found, ast.Expr(node.value or ast.Constant(None))
     for block in blocks_of(node):
         block[:] = [ast.Pass()]
-    return node
-
-
-def values_seen(program: Program) -> Iterator[Edit]:
-    """What an assignment was seen to make, instead of how it is made."""
-    every = statements(program.tree)
-    for frame in program.facts.frames:
-        scope = function_at(program.tree, frame.function, frame.line)
-        if scope is None and frame.function != "<module>":
-            continue
-        inside = {id(node) for node in statements(scope or program.tree)}
-        names = [n for n in own_nodes(scope or program.tree) if isinstance(n, ast.Name)]
-        bound = [n.id for n in names if isinstance(n.ctx, ast.Store)]
-        for number, node in enumerate(every):
-            values = _values_for(program, node, frame) if id(node) in inside else {}
-            # Bound twice, what was seen may be what another statement made.
-            if values and all(bound.count(name) == 1 for name in values):
-                make = partial(_replaced, program.text, number, [_assigned(values)])
-                yield Edit(ast.unparse(node), make)
-
-
-def _values_for(program: Program, node: ast.stmt, frame: UserFrame) -> Mapping[str, str]:
-    """Those that may stand for a call whose result is assigned; empty where they may not."""
-    if not isinstance(node, ast.Assign) or ast.unparse(node) in program.kept:
-        return {}
-    is_made = any(isinstance(part, ast.Call) for part in ast.walk(node.value))
-    return _seen_for(program, node.targets[0], frame) if is_made else {}
-
-
-def _seen_for(program: Program, target: ast.expr, frame: UserFrame) -> Mapping[str, str]:
-    """The names that an assignment to it binds, with the values seen; empty where one of them was
-    not, or may not stand for what made it.
-    """
-    parts = [n for n in ast.walk(target) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript))]
-    names = [part.id for part in parts if isinstance(part, ast.Name)]
-    values = {name: frame.values[name] for name in names if name in frame.values}
-    known = len(values) == len(parts) and all(map(program.may_stand, values.values()))
-    return values if known else {}
+    return found, node
 
 
 def _replaced(text: str, number: int, new: Sequence[ast.stmt]) -> str:
     tree = ast.parse(text)
-    old = statements(tree)[number]
-    for block in all_blocks(tree):
-        if old in block:
-            at = block.index(old)
-            block[at : at + 1] = new
+    replace_statement(tree, statements(tree)[number], new)
     return as_text(tree.body)
 
 
@@ -151,38 +102,20 @@ def unwrapped(program: Program) -> Iterator[Edit]:
         chooses = isinstance(node, ast.If) and number in program.in_loops
         leaves = any(isinstance(n, (ast.Break, ast.Continue)) for n in statements(node))
         if len(ran) == 1 and not (chooses or leaves or isinstance(node, DEFINITIONS)):
-            inner = [*_given(program, node), *ran[0]]
+            inner = [*_given(node), *ran[0]]
             head = ast.unparse(node).partition("\n")[0]
-            yield Edit(head, partial(_replaced, program.text, number, inner))
+            yield head, partial(_replaced, program.text, number, inner)
 
 
-def _given(program: Program, node: ast.stmt) -> list[ast.stmt]:
-    """What the head of a statement binds: the context of a `with`; what the failing turn of a loop
-    was given, where that is known and may stand for what made it, else what the first turn is.
-    """
-    if isinstance(node, WITH):
-        return _bound_by(node)
-    if not isinstance(node, (ast.For, ast.AsyncFor)):
-        return []
-    frames = [frame for frame in program.facts.frames if is_in(node, frame.line)]
-    values = _seen_for(program, node.target, frames[-1]) if frames else {}
-    return [_assigned(values) if values else _first_of(node)]
-
-
-def _assigned(values: Mapping[str, str]) -> ast.stmt:
-    return ast.parse(f"{', '.join(values)} = {', '.join(values.values())}").body[0]
-
-
-def _first_of(node: ast.For | ast.AsyncFor) -> ast.stmt:
-    return ast.parse(f"{ast.unparse(node.target)} = next(iter({ast.unparse(node.iter)}))").body[0]
-
-
-def _bound_by(node: ast.With | ast.AsyncWith) -> list[ast.stmt]:
-    return [
-        ast.Assign([item.optional_vars], item.context_expr)
-        for item in node.items
-        if item.optional_vars is not None
-    ]
+def _given(node: ast.stmt) -> list[ast.stmt]:
+    """What the head of a statement binds: the context of a `with`, the first turn of a loop."""
+    match node:
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            named = [(item.optional_vars, item.context_expr) for item in items]
+            return [ast.Assign([name], value) for name, value in named if name is not None]
+        case ast.For(target=target, iter=items) | ast.AsyncFor(target=target, iter=items):
+            return ast.parse(f"{ast.unparse(target)} = next(iter({ast.unparse(items)}))").body
+    return []
 
 
 def _needed(line: Sequence[ast.stmt]) -> list[ast.stmt]:

@@ -8,7 +8,6 @@ import symtable
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeGuard
 
-PRINTED = 100  # columns of the script that ships
 BLOCKS = ("body", "orelse", "finalbody")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -27,12 +26,6 @@ def count_lines(text: str) -> int:
     """Lines that say something: neither empty nor a comment."""
     lines = (line.strip() for line in text.splitlines())
     return sum(1 for line in lines if line and not line.startswith("#"))
-
-
-def printed_lines(text: str) -> int:
-    """About as many as a formatter makes of it: a long line is broken at its commas."""
-    long = [line for line in text.splitlines() if len(line) > PRINTED]
-    return count_lines(text) + sum(line.count(",") for line in long)
 
 
 def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -158,6 +151,12 @@ def keep_if(tree: ast.AST, keep: Callable[[ast.stmt], bool]) -> None:
     for block in list(all_blocks(tree)):
         block[:] = [node for node in block if keep(node)]
     mend_blocks(tree)
+
+
+def replace_statement(tree: ast.AST, old: ast.stmt, new: Sequence[ast.stmt]) -> None:
+    block = next(block for block in all_blocks(tree) if old in block)
+    at = block.index(old)
+    block[at : at + 1] = new
 
 
 def mend_blocks(tree: ast.AST) -> None:
