@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aorta.reduce.source.inline import closed, unreached
+from aorta.reduce.source.program import read_facts
 from aorta.reduce.source.running import as_one_file, with_main
 from aorta.reduce.source.tree import count_lines
-from aorta.reduce.source.trials import entry_of, read_facts_of
+from aorta.reduce.source.trials import entry_of
 
 MOST_EXECUTIONS = 1000
 _NOT_PART = shutil.ignore_patterns(".git", "reduce")
@@ -153,7 +154,7 @@ def _run(
 
 def _one_file(program: Path, facts: Path, command: Sequence[str]) -> str:
     """The program as one file, with everything in it that can be."""
-    seen = read_facts_of(facts)
+    seen = read_facts(facts)
     modules = with_main(seen.modules, entry_of(command, program))
     sources = {module.file: (program / module.file).read_text() for module in modules}
     stays = closed(modules, sources, unreached(modules, sources))

@@ -142,12 +142,9 @@ class IsolateReport:
         yield f"  {len(self.records)} runs, {self.node_hours:.2g} node-hours{software}"
         for suspect in self._guilty()[:_SHOWN]:
             yield f"  {suspect['kind']:<9} {suspect['name']}  {suspect['probability']:.1%}"
-        for line in self.priors:
-            yield f"  prior     {line}"
-        for node in self.lost_nodes:
-            yield f"  lost      {node}: in each of its placements, which is a fault of its own"
-        for line in self._next():
-            yield f"  next      {line}"
+        lost = [f"{node}: in each of its placements, a fault by itself" for node in self.lost_nodes]
+        for word, lines in (("prior", self.priors), ("lost", lost), ("next", self._next())):
+            yield from (f"  {word:<9} {line}" for line in lines)
         yield f"  results   {self.run_dir}"
 
     @property
@@ -163,27 +160,23 @@ class IsolateReport:
         if answer.kind == SOFTWARE:
             sets = "nodes"
             if answer.members:
-                failed = (r for r in self.records if r.outcome is Outcome.REPRODUCED)
-                sets = f"{min(len(self._placement(r)['nodes']) for r in failed)} or more nodes"
+                failing = (r for r in self.records if r.outcome is Outcome.REPRODUCED)
+                least = min(len(as_indexes(record.point[NODES])) for record in failing)
+                sets = f"{least} or more nodes"
             return f"The software: every set of {sets} fails alike ({search.software:.0%})"
         sure = f"({self.search.belief.share(answer):.0%})"
         name = " and ".join(self._names(answer))
-        if answer.kind == NODE:
-            kind = self._kind(answer).capitalize()
-            return f"{kind} {name} {sure}: failed in {self._seen(answer)} it took part in"
-        if answer.kind == LINK:
-            return f"The link between {name} {sure}: failed in {self._seen(answer)} with both"
         if answer.kind == RANK:
             return f"Not the hardware: it follows {name} wherever it runs {sure}"
-        return f"More than one node {sure}: {name} come first"
+        if answer.kind not in {NODE, LINK}:
+            return f"More than one node {sure}: {name} come first"
+        kind = "The link between" if answer.kind == LINK else self._kind(answer).capitalize()
+        failed, passed, _, _ = search.counts(answer)
+        return f"{kind} {name} {sure}: failed in {failed} of {failed + passed} runs it took part in"
 
     @property
     def _has_failed(self) -> bool:
         return any(record.outcome is Outcome.REPRODUCED for record in self.records)
-
-    def _seen(self, what: Hypothesis) -> str:
-        failed, passed, _, _ = self.search.counts(what)
-        return f"{failed} of {failed + passed} runs"
 
     @property
     def broken(self) -> str:

@@ -3,23 +3,30 @@ the biggest saving first.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
 from itertools import islice
 
 from aorta.reduce.source.inline import prune
-from aorta.reduce.source.program import Edit, Program
+from aorta.reduce.source.program import Edit, Pass, Program, UserFrame
 from aorta.reduce.source.tree import (
+    DEFINITIONS,
     all_blocks,
     as_text,
     attributes_set,
+    blocks_of,
     defined_by,
+    function_at,
+    has_run,
+    is_in,
     keep_if,
     names_read,
+    path_to,
     replace_statement,
     statements,
     tail,
     tidy,
+    used_by,
     without_users,
     written,
     yields,
@@ -28,53 +35,53 @@ from aorta.reduce.source.tree import (
 _MOST_RUNS = 20  # of one list
 _OF_WORKERS = {"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn"}
 _SAYS = {"print", "debug", "info", "warning", "basicConfig", "flush"}
-# The lists of a node that may be shorter; those of a dict go together.
+# The lists of a node that may be shorter.
 _LISTS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.ClassDef: ("decorator_list", "bases"),
     ast.FunctionDef: ("decorator_list",),
     ast.Call: ("keywords",),
-    ast.Dict: ("keys",),
     ast.List: ("elts",),
 }
 
 
-def never_executed(program: Program) -> Iterator[Edit]:
-    def made() -> str:
-        tree = ast.parse(program.text)
-        prune(tree, program.facts.executed, program.facts.frames)
-        return tidy(written(tree))
+def _at_once(change: Callable[[Program, ast.Module], None]) -> Pass:
+    """A pass of one edit, which `change` makes in the program's tree."""
 
-    if program.facts.executed:
+    @wraps(change)
+    def step(program: Program) -> Iterator[Edit]:
+        def made() -> str:
+            tree = ast.parse(program.text)
+            change(program, tree)
+            return tidy(written(tree))
+
         yield "", made
 
+    return step
 
-def in_one_process(program: Program) -> Iterator[Edit]:
+
+@_at_once
+def never_executed(program: Program, tree: ast.Module) -> None:
+    if program.facts.executed:
+        prune(tree, program.facts.executed, program.facts.frames)
+
+
+@_at_once
+def in_one_process(_program: Program, tree: ast.Module) -> None:
     """Loaders without workers: what fails in them then fails where it can be looked at."""
-
-    def made() -> str:
-        tree = ast.parse(program.text)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                node.keywords = [k for k in node.keywords if k.arg not in _OF_WORKERS]
-        return tidy(written(tree))
-
-    yield "", made
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords = [k for k in node.keywords if k.arg not in _OF_WORKERS]
 
 
-def without_effect(program: Program) -> Iterator[Edit]:
+@_at_once
+def without_effect(program: Program, tree: ast.Module) -> None:
     """What binds names and attributes that nothing reads, prints, or checks what did not fail."""
-
-    def made() -> str:
-        tree = ast.parse(program.text)
-        every = statements(tree)
-        kept = {id(every[number]) for number in program.on_the_way}
-        left = len(every) + 1
-        while len(statements(tree)) < left:
-            left, read = len(statements(tree)), names_read(tree)
-            keep_if(tree, lambda n, read=read: id(n) in kept or _has_effect(n, read))  # type: ignore[misc]
-        return tidy(written(tree))
-
-    yield "", made
+    every = statements(tree)
+    kept = {id(every[number]) for number in program.on_the_way}
+    left = len(every) + 1
+    while len(statements(tree)) < left:
+        left, read = len(statements(tree)), names_read(tree)
+        keep_if(tree, lambda n, read=read: id(n) in kept or _has_effect(n, read))  # type: ignore[misc]
 
 
 def _has_effect(node: ast.stmt, read: set[str]) -> bool:
@@ -93,20 +100,36 @@ def _has_effect(node: ast.stmt, read: set[str]) -> bool:
     return True
 
 
-def results_left_out(program: Program) -> Iterator[Edit]:
+@_at_once
+def results_left_out(program: Program, tree: ast.Module) -> None:
     """What statements on the stack would have bound, where nothing behind them reads it: what a
     function returned before it was cut may not be taken apart there.
     """
+    every = statements(tree)
+    for node in (every[number] for number in program.on_the_way - program.in_loops):
+        if isinstance(node, ast.Assign) and not defined_by(node) & program.read_behind:
+            replace_statement(tree, node, [ast.Expr(node.value)])
 
-    def made() -> str:
-        tree = ast.parse(program.text)
-        every = statements(tree)
-        for node in (every[number] for number in program.on_the_way - program.in_loops):
-            if isinstance(node, ast.Assign) and not defined_by(node) & program.read_behind:
-                replace_statement(tree, node, [ast.Expr(node.value)])
-        return tidy(written(tree))
 
-    yield "", made
+def _replaced(text: str, number: int, new: Sequence[ast.stmt]) -> str:
+    tree = ast.parse(text)
+    replace_statement(tree, statements(tree)[number], new)
+    return as_text(tree.body)
+
+
+def unwrapped(program: Program) -> Iterator[Edit]:
+    """Each compound statement by the one block of it that ran, a `try` by its body, a loop by one
+    turn. Not an `if` in a loop: repaired, the loop would go on, and choose anew.
+    """
+    for number, node in enumerate(statements(program.tree)):
+        blocks = [node.body] if isinstance(node, ast.Try) else list(blocks_of(node))
+        ran = [b for b in blocks if any(has_run(n, program.facts.executed) for n in b)]
+        chooses = isinstance(node, ast.If) and number in program.in_loops
+        leaves = any(isinstance(n, (ast.Break, ast.Continue)) for n in statements(node))
+        if len(ran) == 1 and not (chooses or leaves or isinstance(node, DEFINITIONS)):
+            inner = [*_given(node), *ran[0]]
+            head = ast.unparse(node).partition("\n")[0]
+            yield head, partial(_replaced, program.text, number, inner)
 
 
 def statements_left_out(program: Program) -> Iterator[Edit]:
@@ -159,7 +182,7 @@ def files_as_texts(text: str, content: str) -> Iterator[str]:
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
-    """Decorators, bases, keywords, entries of lists and dicts; of many, larger parts alone."""
+    """Decorators, bases, keywords, entries of lists; of many, larger parts alone."""
     kept = {id(part) for node in program.never_returned for part in ast.walk(node)}
     for number, node in enumerate(ast.walk(program.tree)):
         for name in _LISTS.get(type(node), ()) if id(node) not in kept else ():
@@ -167,17 +190,113 @@ def parts_left_out(program: Program) -> Iterator[Edit]:
             # Types of numbers and devices may be what is wrong.
             free = [n for n, p in enumerate(parts) if not _is_type_of_numbers(p)]
             for out in islice(_runs(free), _MOST_RUNS):
-                key = f"{name} {out} {[ast.unparse(p) if p else '**' for p in parts]}"
+                key = f"{name} {out} {[ast.unparse(part) for part in parts]}"
                 yield key, partial(_shortened, program.text, number, name, out)
 
 
-def _is_type_of_numbers(part: ast.AST | None) -> bool:
+def _is_type_of_numbers(part: ast.AST) -> bool:
     return isinstance(part, ast.keyword) and part.arg in {"dtype", "device"}
 
 
 def _shortened(text: str, number: int, name: str, out: Sequence[int]) -> str:
     tree = ast.parse(text)
     node = list(ast.walk(tree))[number]
-    for field in (name, "values") if name == "keys" else (name,):
-        setattr(node, field, [p for n, p in enumerate(getattr(node, field)) if n not in out])
+    setattr(node, name, [p for n, p in enumerate(getattr(node, name)) if n not in out])
     return tidy(written(tree))
+
+
+# -- from inside
+
+
+def from_inside(program: Program) -> Iterator[Edit]:
+    """The failing statement of a function on the stack by itself, the innermost function first:
+    its variables, or the function's parameters, as they were seen.
+    """
+    frames = [frame for frame in program.facts.frames if frame.function[0] != "<"]
+    for depth, frame in reversed(list(enumerate(frames))):
+        for is_whole in (False, True):
+            make = partial(_inside, program, frame, is_whole)
+            yield f"{depth} {is_whole}", make
+
+
+def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
+    """`is_whole`: with what the function did before, from its parameters on."""
+    tree = ast.parse(program.text)
+    scope = function_at(tree, frame.function, frame.line)
+    way = path_to(scope, frame.line) if scope is not None else []
+    if scope is None or not way:
+        return None
+    done, failing = _line_to(program, way)
+    if any(map(yields, [*done, failing])):
+        return None
+    names = {one.arg for one in [*scope.args.args, *scope.args.kwonlyargs]}
+    if not is_whole:
+        names = names.union(*map(defined_by, done))
+    seen = [
+        ast.parse(f"{name} = {value}").body[0]
+        for name, value in frame.values.items()
+        if name in names and (_is_made(value) or program.may_stand(value))
+    ]
+    lines = {frame.line for frame in program.facts.frames}
+    before = [
+        node
+        for node in tree.body
+        if isinstance(node, DEFINITIONS) or not any(is_in(node, line) for line in lines)
+    ]
+    return as_text(_needed([*before, *seen, *(done if is_whole else []), failing]))
+
+
+def _is_made(value: str) -> bool:
+    """Whether it is a call of a class of the user's."""
+    return value.partition("(")[0].isidentifier() and value.endswith(")")
+
+
+def _line_to(
+    program: Program, way: Sequence[tuple[list[ast.stmt], int]]
+) -> tuple[list[ast.stmt], ast.stmt]:
+    """What a function did before its failing statement, a loop once, and that statement; a check
+    stays under its condition.
+    """
+    found: list[ast.stmt] = []
+    for block, index in way:
+        found += block[:index]
+        node = block[index]
+        if isinstance(node, ast.If) and ast.unparse(node.test) in program.kept:
+            return found, node
+        if block is not way[-1][0]:
+            found += _given(node)
+    if isinstance(node, ast.Return):
+        return found, ast.Expr(node.value or ast.Constant(None))
+    for block in blocks_of(node):
+        block[:] = [ast.Pass()]
+    return found, node
+
+
+def _given(node: ast.stmt) -> list[ast.stmt]:
+    """What the head of a statement binds: the context of a `with`, the first turn of a loop."""
+    match node:
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            named = [(item.optional_vars, item.context_expr) for item in items]
+            return [ast.Assign([name], value) for name, value in named if name is not None]
+        case ast.For(target=target, iter=items) | ast.AsyncFor(target=target, iter=items):
+            return ast.parse(f"{ast.unparse(target)} = next(iter({ast.unparse(items)}))").body
+    return []
+
+
+def _needed(line: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Of a straight line the statements that make what the last one needs, and the last one."""
+    *before, failing = line
+    needed = used_by(failing)
+    made = [failing]
+    for node in reversed(before):
+        if _changed_by(node) & needed:
+            made.insert(0, node)
+            needed |= used_by(node)
+    return made
+
+
+def _changed_by(node: ast.stmt) -> set[str]:
+    """The names that a statement binds, or whose attributes or items it sets."""
+    parts = [p for p in ast.walk(node) if isinstance(p, (ast.Attribute, ast.Subscript))]
+    stored = [part for part in parts if isinstance(part.ctx, ast.Store)]
+    return defined_by(node).union(*map(used_by, stored))

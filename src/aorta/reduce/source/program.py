@@ -3,9 +3,12 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from aorta.reduce.source.tree import (
@@ -17,7 +20,6 @@ from aorta.reduce.source.tree import (
     is_in,
     path_to,
     statements,
-    stores_in,
     tail,
     tail_at,
     undefined,
@@ -45,9 +47,8 @@ class UserFrame:
 
     file: str
     function: str
-    first_line: int
     line: int
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(default_factory=dict)
     position: Sequence[int] | None = None  # first and last line, first and last column
     operands: Sequence[str] = ()  # what the statement read: kinds, shapes and types
     largest: int | None = None  # integer that it read, where an index was out of range
@@ -66,43 +67,32 @@ class TraceFacts:
     in_library: bool = False  # a library's function raised it
 
     @property
-    def is_seen(self) -> bool:
-        """Whether the hook saw it fail; of a worker process there is the traceback's text alone."""
-        return bool(self.frames) and self.frames[-1].first_line > 0
-
-    @property
     def executed(self) -> frozenset[int]:
         """The lines of the one file of a program that has one."""
         return frozenset().union(*self.lines.values())
 
 
-def read_facts(lines: Iterable[str]) -> TraceFacts:
-    """A line that was cut short, by a process that was killed, is left out."""
+def read_facts(place: Path) -> TraceFacts:
+    """Empty where the hook wrote nothing; a line that was cut short, by a process that was killed,
+    is left out.
+    """
+    found: dict[str, list[Any]] = defaultdict(list)
+    for text in place.read_text("utf-8", "replace").splitlines() if place.is_file() else ():
+        with suppress(ValueError):
+            for key, value in json.loads(text).items():
+                found[key].append(value)
     modules: dict[str, UserModule] = {}
-    argv: tuple[str, ...] = ()
-    executed: dict[str, set[int]] = {}
-    opened: dict[str, None] = {}
-    raised: Mapping[str, Any] = {}
-    for text in lines:
-        try:
-            said = json.loads(text)
-        except ValueError:
-            continue
-        match said:
-            case {"module": [name, file, package], "argv": words}:
-                modules.setdefault(file, UserModule(name, file, package))
-                argv = argv or tuple(words)
-            case {"line": [file, number]}:
-                executed.setdefault(file, set()).add(number)
-            case {"opened": file}:
-                opened[file] = None
-            case {"raised": content}:
-                raised = content
+    for name, file, package in found["module"]:
+        modules.setdefault(file, UserModule(name, file, package))
+    executed: dict[str, set[int]] = defaultdict(set)
+    for file, number in found["line"]:
+        executed[file].add(number)
+    raised: Mapping[str, Any] = next(reversed(found["raised"]), {})
     return TraceFacts(
         tuple(modules.values()),
-        argv,
+        tuple(next(iter(found["argv"]), ())),
         {file: frozenset(numbers) for file, numbers in executed.items()},
-        tuple(opened),
+        tuple(dict.fromkeys(found["opened"])),
         str(raised.get("message", "")),
         tuple(UserFrame(**frame) for frame in raised.get("frames", ())),
         bool(raised.get("in_library")),
@@ -117,14 +107,13 @@ Edit = tuple[str, Callable[[], str | None]]
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
-    what fails; `stores` how many statements set an entry of the container that lacks one, of which
-    any may be the one that stores the wrong thing.
+    what fails; those that set an entry of the container that lacks one, of which any may be the one
+    that stores the wrong thing.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
-    stores: tuple[str, int] = ("", 0)
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -198,11 +187,7 @@ def _is_whole(text: str, program: Program) -> bool:
             return False
     except SyntaxError:
         return False
-    tree = ast.parse(text)
-    container, count = program.stores
-    if count and len(stores_in(tree, container)) < count:
-        return False
-    nodes = statements(tree) if program.kept else []
+    nodes = statements(ast.parse(text)) if program.kept else []
     there = {ast.unparse(node) for node in nodes}
     there |= {ast.unparse(node.test) for node in nodes if isinstance(node, ast.If)}
     return all(one in there for one in program.kept)
@@ -213,10 +198,13 @@ def must_hold(program: Program) -> Program:
     facts, container = program.facts, ""
     if facts.frames and not facts.in_library:
         container = tail_at(program.tree, facts.frames[-1].position or ())
-    container, is_item, _ = container.rpartition("[]")
-    stores = stores_in(program.tree, container) if is_item else []
-    ran = [node for node in stores if node.lineno in facts.executed]
-    return replace(program, kept=_kept_in(program), stores=(container, len(ran)))
+    stores = [
+        ast.unparse(node)
+        for node in statements(program.tree)
+        if isinstance(node, ast.Assign) and node.lineno in facts.executed
+        if container.endswith("[]") and container in map(tail, node.targets)
+    ]
+    return replace(program, kept=(*_kept_in(program), *stores))
 
 
 def _kept_in(program: Program) -> tuple[str, ...]:
@@ -252,7 +240,7 @@ def _exit_in(program: Program) -> UserFrame | None:
     line = max((line for line in exits if line in program.facts.executed), default=0)
     functions = [node for node in ast.walk(program.tree) if isinstance(node, Function)]
     around = ["", *(node.name for node in functions if is_in(node, line))]
-    return UserFrame("", around[-1], 0, line, {}) if line else None
+    return UserFrame("", around[-1], line) if line else None
 
 
 def _exits(node: ast.stmt) -> bool:

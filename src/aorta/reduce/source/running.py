@@ -26,7 +26,7 @@ from aorta.reduce.files import WorkloadFiles, requirements, requirements_text
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.shrunken import Reproducer
 from aorta.reduce.source.inline import MAIN, closed, inlined, unreached
-from aorta.reduce.source.program import TraceFacts, UserModule
+from aorta.reduce.source.program import TraceFacts, UserModule, read_facts
 from aorta.reduce.source.repair import Fix, fixes_of_patch, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import count_lines
@@ -42,7 +42,6 @@ from aorta.reduce.source.trials import (
     failing_statement,
     keep_facts,
     lay_out,
-    read_facts_of,
 )
 from aorta.reduce.spec import source_axis
 from aorta.search.reduction import Reduction, Status
@@ -158,7 +157,7 @@ class SourceRun:
         return self.private / "source" / f"{digest}.{replica}.jsonl"
 
     def _facts(self, digest: str, replica: int = 0) -> TraceFacts:
-        return read_facts_of(self._facts_place(digest, replica))
+        return read_facts(self._facts_place(digest, replica))
 
     def begin(self) -> str:
         """The search, once the original was traced; why there is none, in words, otherwise."""

@@ -8,15 +8,16 @@ from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
 from aorta.reduce.source.passes import (
     files_as_texts,
+    from_inside,
     in_one_process,
     never_executed,
     parts_left_out,
     results_left_out,
     statements_left_out,
+    unwrapped,
     without_effect,
 )
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
-from aorta.reduce.source.stack import from_inside, unwrapped
 from aorta.reduce.source.tree import count_lines
 
 AXIS = "source"
@@ -78,6 +79,7 @@ class SourceSearch:
         self._first = Program("", TraceFacts())  # that is seen to fail
         self._source = first
         self._waiting: list[Candidate] = []
+        self._found: Candidate | None = None  # that fails too, while others are still waited for
         self._is_over = False
         self._fill(1)
 
@@ -91,11 +93,17 @@ class SourceSearch:
     def tell(self, point: Point, verdict: Verdict) -> None:
         candidate = self.known[str(point[AXIS])]
         self._told.add(candidate.digest)
-        self._waiting = [one for one in self._waiting if one.digest != candidate.digest]
+        if candidate not in self._waiting:
+            return
+        at = self._waiting.index(candidate)
         if verdict.reproduces:
-            self._adopt(candidate)
+            # What was asked before it saves more: it is taken if none of those fails.
+            self._found, self._waiting = candidate, self._waiting[:at]
         else:
             self._refused.add(candidate.edit)
+            del self._waiting[at]
+        if self._found is not None and not self._waiting:
+            self._adopt(self._found)
         self._fill(1)
 
     def wants(self, point: Point) -> bool:
@@ -115,10 +123,10 @@ class SourceSearch:
     # -- what comes next
 
     def _adopt(self, candidate: Candidate) -> None:
-        if not self._first.facts.is_seen:
+        if not self._first.facts.frames:
             self._first = must_hold(Program(candidate.text, self._facts_of(candidate)))
         self.accepted.append(candidate)
-        self._waiting = []
+        self._found = None
         self._source = self._smaller(candidate)
 
     def _smaller(self, best: Candidate) -> Iterator[Candidate]:
@@ -140,11 +148,8 @@ class SourceSearch:
                 yield Candidate(text, best.beside, key)
 
     def _fill(self, count: int) -> None:
-        """Look ahead until so many questions are wanted; the ways to make one file are asked one
-        after the other, since the first that fails is taken.
-        """
-        count = count if self.accepted else 1
-        while len(self._waiting) < count and not self._is_over:
+        """Look ahead until so many questions are wanted."""
+        while len(self._waiting) < count and not self._is_over and self._found is None:
             candidate = next(self._source, None)
             if len(self._told) + len(self._waiting) >= self._most:
                 self._is_over = True

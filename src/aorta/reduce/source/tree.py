@@ -208,14 +208,9 @@ def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
 def header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
     """Whether the statement itself reads one of them, apart from what is in its blocks."""
     inside = {id(part) for block in blocks_of(node) for one in block for part in ast.walk(one)}
-    return any(
-        id(part) not in inside
-        and (
-            (isinstance(part, ast.Name) and part.id in names)
-            or (_is_read(part) and part.attr in attributes)
-        )
-        for part in ast.walk(node)
-    )
+    own = [part for part in ast.walk(node) if id(part) not in inside]
+    reads = any(isinstance(part, ast.Name) and part.id in names for part in own)
+    return reads or any(_is_read(part) and part.attr in attributes for part in own)
 
 
 def tidy(text: str) -> str:
@@ -233,12 +228,11 @@ def tidy(text: str) -> str:
             node.annotation = None
     once = {ast.dump(node): node for node in reversed(tree.body) if isinstance(node, IMPORTS)}
     tree.body = [n for n in tree.body if not isinstance(n, IMPORTS) or once[ast.dump(n)] is n]
-    for _ in range(10):
-        before = ast.dump(tree)
+    before, made = "", written(tree)
+    while made != before:
         _drop_unused(tree)
-        if ast.dump(tree) == before:
-            break
-    return written(tree)
+        before, made = made, written(tree)
+    return made
 
 
 def _unannotated(node: ast.stmt) -> ast.stmt:
@@ -249,13 +243,13 @@ def _unannotated(node: ast.stmt) -> ast.stmt:
 
 def _is_said_alone(node: ast.stmt) -> bool:
     """A docstring, a `pass`, or a name or number that stands for nothing."""
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, (ast.Constant, ast.Name))
-    return isinstance(node, ast.Pass)
+    part = node.value if isinstance(node, ast.Expr) else node
+    return isinstance(part, (ast.Constant, ast.Name, ast.Pass))
 
 
 def _drop_unused(tree: ast.Module) -> None:
-    used = used_by(tree) | _named_in_texts(tree)
+    texts = _named_in_texts(tree)
+    used = used_by(tree) | texts
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS) and getattr(node, "module", "") != "__future__":
             node.names = [
@@ -265,7 +259,6 @@ def _drop_unused(tree: ast.Module) -> None:
             ]
     keep_if(tree, lambda node: not (isinstance(node, IMPORTS) and not node.names))
     uses = {id(node): used_by(node) for node in tree.body}
-    texts = _named_in_texts(tree)
 
     def is_needed(node: ast.stmt) -> bool:
         if not isinstance(node, DEFINITIONS) or node.decorator_list or node.name in texts:
@@ -329,9 +322,3 @@ def tail_at(tree: ast.Module, place: Sequence[int]) -> str:
     """That of the expression there: what is called, subscripted or read."""
     found = (n for n in ast.walk(tree) if isinstance(n, ast.expr) and position(n) == place)
     return next(map(tail, found), "")
-
-
-def stores_in(tree: ast.AST, name: str) -> list[ast.Subscript]:
-    """Where an entry of what is called so is set."""
-    items = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
-    return [n for n in items if isinstance(n.ctx, ast.Store) and tail(n.value) == name]

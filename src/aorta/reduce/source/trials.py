@@ -13,7 +13,6 @@ from pathlib import Path
 from aorta.core.errors import UsageError
 from aorta.core.failure import Failure, same_failure
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.raised import Raised
 from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, Watch
 from aorta.engine.rundir import write_atomically, writing
@@ -102,13 +101,6 @@ def facts_file(trial_dir: Path) -> Path:
     return trial_dir / DATA / FACTS
 
 
-def read_facts_of(file: Path) -> TraceFacts:
-    """Empty where the hook wrote nothing."""
-    if not file.is_file():
-        return TraceFacts()
-    return read_facts(file.read_text("utf-8", "replace").splitlines())
-
-
 @dataclass(frozen=True)
 class FailingStatement:
     """The innermost statement of the user's on the stack, and what it was done to; of what two runs
@@ -188,20 +180,20 @@ class SourceOracle:
             return "" if same else "another failure"
         known = self.known.causes[0].first
         text = f"{end.stdout.tail}\n{end.stderr.tail}"
-        if not any(self._is_like(known, cause.first) for cause in failure.causes):
+        messages = {known.message, template(known.message)}
+        if not any(
+            (known.type, known.within) == (one.first.type, one.first.within)
+            and one.first.message in messages
+            for one in failure.causes
+        ):
             return f"another failure: {failure.text}"
         if self.known_statement.message not in text:
             return "another failure: its message has other numbers or names"
         return self._other_statement(end.stderr.path.parent)
 
-    @staticmethod
-    def _is_like(known: Raised, other: Raised) -> bool:
-        words = known.message == other.message or template(known.message) == other.message
-        return known.type == other.type and known.within == other.within and words
-
     def _other_statement(self, trial_dir: Path) -> str:
         """By what the hook wrote; nothing where it could not, as in a worker of a pool."""
-        facts = read_facts_of(facts_file(trial_dir))
+        facts = read_facts(facts_file(trial_dir))
         if not facts.frames:
             return ""
         laid, known = trial_dir / DATA / PROGRAM, self.known_statement

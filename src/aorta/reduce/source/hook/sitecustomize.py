@@ -137,15 +137,15 @@ class Observer:
 
     def in_worker(self, text: str) -> tuple[list[dict[str, Any]], str]:
         """The frames and the message of a traceback that another process wrote."""
-        frames: list[dict[str, Any]] = []
-        lines = text[text.rindex(TRACEBACK) :].rstrip('\n"').splitlines()
-        for line in lines:
-            parts = line.split('"')
-            if line.startswith('  File "') and len(parts) == 3:
-                _, _, number, _, function = parts[2].split()
-                frame = {"file": self.user_file(parts[1]), "function": function}
-                frames.append({**frame, "first_line": 0, "line": int(number[:-1]), "values": {}})
-        return frames, lines[-1].partition(": ")[2]
+        import re
+
+        text = text[text.rindex(TRACEBACK) :].rstrip('\n"')
+        found = re.findall(r'^  File "(.+)", line (\d+), in (.+)$', text, re.MULTILINE)
+        frames = [
+            {"file": self.user_file(file), "function": name, "line": int(line)}
+            for file, line, name in found
+        ]
+        return frames, text.splitlines()[-1].partition(": ")[2]
 
     def frame(self, trace: TracebackType, wrong: BaseException) -> dict[str, Any]:
         code = trace.tb_frame.f_code
@@ -170,7 +170,6 @@ class Observer:
             "largest": largest,
             "file": file,
             "function": code.co_name,
-            "first_line": code.co_firstlineno,
             "line": trace.tb_lineno,
             "position": position,
             "values": {name: text for name, text in variables.items() if text is not None},
