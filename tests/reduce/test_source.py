@@ -668,6 +668,31 @@ def test_a_file_that_is_read_no_more_does_not_lie_beside_the_script() -> None:
     assert search.accepted[-1].beside == ()
 
 
+def test_of_two_that_are_tried_side_by_side_the_one_that_saves_more_is_taken() -> None:
+    text = "first = 1\nsecond = [first]\nsecond.sort()\nmodel = []\nmodel[0]\n"
+
+    def facts_of(candidate: Candidate) -> TraceFacts:
+        frame = UserFrame("repro.py", "<module>", len(candidate.text.splitlines()))
+        return TraceFacts(frames=(frame,))
+
+    search = SourceSearch(iter([Candidate(text)]), facts_of, lambda _: None, lambda _: False, {})
+    search.tell(search.ask(1)[0], Verdict(True))
+    asked = 0
+    while not search.done:
+        points = search.ask(2)
+        asked += len(points)
+        assert asked < 100
+        before = len(search.accepted)
+        fails = ["model = []" in search.known[str(point[AXIS])].text for point in points]
+        for point, failed in reversed(list(zip(points, fails, strict=True))):
+            if search.wants(point):
+                search.tell(point, Verdict(failed))
+        if any(fails):
+            taken = search.known[str(points[fails.index(True)][AXIS])]
+            assert search.accepted[before:] == [taken]
+    assert search.accepted[-1].text == "model = []\nmodel[0]\n"
+
+
 def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> None:
     done = aorta("reduce", "--source", "--", "false", cwd=tmp_path)
     assert done.exit_code == 2

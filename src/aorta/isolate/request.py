@@ -99,15 +99,12 @@ class IsolateReport:
         answer = self.search.answer
         if answer is None:
             return "not_known" if self.ending.reason is Reason.DONE else "partial"
-        if answer.kind == SOFTWARE:
-            return "software"
-        return "found" if answer.kind in {NODE, LINK, RANK} else "several"
+        return "found" if answer.kind in {NODE, LINK, RANK} else answer.kind
 
     @property
     def exit_code(self) -> Exit:
-        if self.status == "partial":
-            return self.ending.exit_code
-        return Exit.NO_ANSWER if self.status == "not_known" else Exit.OK
+        codes = {"partial": self.ending.exit_code, "not_known": Exit.NO_ANSWER}
+        return codes.get(self.status, Exit.OK)
 
     @property
     def node_hours(self) -> float:
@@ -214,11 +211,8 @@ class IsolateReport:
 
     def _rates(self) -> dict[str, float | None]:
         best = self.search.answer or self.search.belief.best
-        failed, passed, failed_without, passed_without = self.search.counts(best)
-        return {
-            "guilty": _share(failed, passed),
-            "background": _share(failed_without, passed_without),
-        }
+        failed, passed, failed_else, passed_else = self.search.counts(best)
+        return {"guilty": _share(failed, passed), "background": _share(failed_else, passed_else)}
 
     def _placement(self, record: TrialRecord) -> dict[str, Any]:
         members = as_indexes(record.point[NODES])
@@ -442,10 +436,8 @@ def _fingerprint(request: IsolateRequest) -> Mapping[str, object]:
 
 def _first_rank(record: TrialRecord, end: TrialEnd) -> dict[str, str]:
     """The rank that failed first, where attribution is sure of one."""
-    if record.outcome is not Outcome.REPRODUCED:
-        return {}
     logs = tuple(s.path for s in (end.stdout, end.stderr) if s.path.is_file() and s.bytes_seen)
-    if not logs:
+    if record.outcome is not Outcome.REPRODUCED or not logs:
         return {}
     finding = attribute(AttributeRequest(logs=logs)).finding
     known = finding.root.rank is not None and finding.confidence >= _SURE

@@ -88,9 +88,6 @@ class _Placements:
         self.takes_part = [0] * nodes
         self.has_position = [0] * nodes
 
-    def __len__(self) -> int:
-        return len(self.members)
-
     def add(self, members: tuple[int, ...]) -> None:
         bit = 1 << len(self.members)
         for position, node in enumerate(members):
@@ -110,7 +107,7 @@ class _Placements:
                 return part[one] | part[other]
             case "rank" | "software", (position,):
                 return self.has_position[position]
-        return (1 << len(self)) - 1
+        return (1 << len(self.members)) - 1
 
 
 @dataclass(frozen=True)
@@ -193,7 +190,7 @@ class Isolation:
 
     @property
     def runs(self) -> int:
-        return len(self._ran)
+        return len(self._ran.members)
 
     def lost_nodes(self, times: int = 1) -> list[int]:
         """Nodes of which every placement could not be tried, so many at least."""
@@ -394,12 +391,13 @@ class Isolation:
 
     def _information(self, candidates: _Placements) -> list[float]:
         """In nats: what the outcome of each is expected to tell of the hypotheses."""
-        fails, noise = [0.0] * len(candidates), [0.0] * len(candidates)
+        count = len(candidates.members)
+        fails, noise = [0.0] * count, [0.0] * count
         for what, weight in self.belief.weights.items():
             involved = candidates.involved(what)
             rates = _next_fails(self.counts(what), what.kind == SOFTWARE)
             terms = [(weight * rate, weight * entropy(rate)) for rate in rates]
-            for at in range(len(candidates)):
+            for at in range(count):
                 failing, noisy = terms[involved >> at & 1]
                 fails[at] += failing
                 noise[at] += noisy
@@ -417,13 +415,9 @@ def _log_likelihood(
     """Of such counts, averaged over both rates."""
     total = 0.0
     for inside, outside, weight in _RATES_OF_SOFTWARE if is_software else _RATES_OF_A_PART:
-        total += (
-            weight
-            * inside**failed
-            * (1 - inside) ** passed
-            * outside**failed_without
-            * (1 - outside) ** passed_without
-        )
+        likelihood = inside**failed * (1 - inside) ** passed
+        likelihood *= outside**failed_without * (1 - outside) ** passed_without
+        total += weight * likelihood
     return math.log(total) if total > 0 else -1e9
 
 

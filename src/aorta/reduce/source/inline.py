@@ -54,18 +54,28 @@ def inlined(
     beside: Collection[str] = (),
 ) -> str:
     """One file out of the entry module, named `__main__`, and those that it imports; `beside` are
-    modules that stay files.
+    modules that stay files, which it finds.
     """
     inside = [m for m in modules if m.name not in beside]
     made = _File({m.name: _Module(m, ast.parse(sources[m.file])) for m in inside})
     body = made.flattened(MAIN)
     future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     head: list[ast.stmt] = list({ast.dump(node): node for node in future}.values())
-    if len(argv) > 1:
-        head += ast.parse(f"import sys\nsys.argv = {list(argv)!r}").body
+    roots = sorted({_root_of(m) for m in modules if m.name in beside} - {""})
+    lines = [f"sys.path.insert(0, {root!r})" for root in roots]
+    lines += [f"sys.argv = {list(argv)!r}"] if len(argv) > 1 else []
+    if lines:
+        head += ast.parse("\n".join(["import sys", *lines])).body
     if made.needs_types:
         head += ast.parse("import types").body
     return written(ast.Module([*head, *(node for node in body if node not in future)], []))
+
+
+def _root_of(module: UserModule) -> str:
+    """The folder that a module's name begins in, below the working directory."""
+    parts = module.file.split("/")
+    depth = module.name.count(".") + (1 if parts[-1] != "__init__.py" else 2)
+    return "/".join(parts[: len(parts) - depth])
 
 
 def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame]) -> None:

@@ -34,6 +34,7 @@ from aorta.reduce.source.tree import (
 
 _MOST_RUNS = 20  # of one list
 _OF_WORKERS = {"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn"}
+_TYPES = {"dtype", "device"}  # may be what is wrong
 _SAYS = {"print", "debug", "info", "warning", "basicConfig", "flush"}
 # The lists of a node that may be shorter.
 _LISTS: dict[type[ast.AST], tuple[str, ...]] = {
@@ -187,15 +188,10 @@ def parts_left_out(program: Program) -> Iterator[Edit]:
     for number, node in enumerate(ast.walk(program.tree)):
         for name in _LISTS.get(type(node), ()) if id(node) not in kept else ():
             parts = getattr(node, name)
-            # Types of numbers and devices may be what is wrong.
-            free = [n for n, p in enumerate(parts) if not _is_type_of_numbers(p)]
+            free = [n for n, p in enumerate(parts) if getattr(p, "arg", "") not in _TYPES]
             for out in islice(_runs(free), _MOST_RUNS):
                 key = f"{name} {out} {[ast.unparse(part) for part in parts]}"
                 yield key, partial(_shortened, program.text, number, name, out)
-
-
-def _is_type_of_numbers(part: ast.AST) -> bool:
-    return isinstance(part, ast.keyword) and part.arg in {"dtype", "device"}
 
 
 def _shortened(text: str, number: int, name: str, out: Sequence[int]) -> str:

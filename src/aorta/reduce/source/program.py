@@ -27,7 +27,6 @@ from aorta.reduce.source.tree import (
 )
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-WITH = (ast.With, ast.AsyncWith)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
 _TYPE_OF_NUMBERS = re.compile(r"dtype|device|scalar type|double|half|long|(float|int)\d")
 

@@ -2,7 +2,6 @@
 what they amount to.
 """
 
-import ast
 import os
 import platform
 import shutil
@@ -219,7 +218,7 @@ class SourceRun:
         """
         for beside in (unreached(modules, sources), {m.name for m in modules} - {MAIN}):
             stays = closed(modules, sources, beside)
-            text = as_one_file(modules, sources, facts.argv, stays)
+            text = inlined(modules, sources, facts.argv, stays)
             files = {module.file for module in modules if module.name in stays}
             yield Candidate(text, tuple(sorted(files.union(self._data(facts)))))
 
@@ -241,9 +240,8 @@ class SourceRun:
     @property
     def repaired(self) -> Point | None:
         """The script with the known fix; None where it holds nothing of what that changes."""
-        assert self.search is not None
         text = repaired(self.best.text, self.fixes) if self.best is not None else None
-        if text is None or self.best is None:
+        if text is None or self.best is None or self.search is None:
             return None
         candidate = Candidate(text, self.best.beside)
         self.search.known[candidate.digest] = candidate
@@ -355,25 +353,6 @@ def with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserMod
         elif module.name not in {MAIN, "__mp_main__"}:
             found.append(module)
     return found
-
-
-def as_one_file(
-    modules: Sequence[UserModule], sources: dict[str, str], argv: Sequence[str], stays: set[str]
-) -> str:
-    """One file, that finds the modules which stay beside it."""
-    text = inlined(modules, sources, argv, stays)
-    roots = {_root_of(m) for m in modules if m.name in stays} - {""}
-    if roots:
-        lines = "\n".join(f"sys.path.insert(0, {root!r})" for root in sorted(roots))
-        text = ast.unparse(ast.parse(f"import sys\n{lines}\n{text}")) + "\n"
-    return text
-
-
-def _root_of(module: UserModule) -> str:
-    """The folder that a module's name begins in, below the working directory."""
-    parts = Path(module.file).parts
-    depth = module.name.count(".") + (1 if parts[-1] != "__init__.py" else 2)
-    return "/".join(parts[: len(parts) - depth])
 
 
 def _formatted(text: str) -> str:

@@ -91,17 +91,16 @@ class SourceSearch:
         return [point for point in points if point not in pending][:n]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        candidate = self.known[str(point[AXIS])]
-        self._told.add(candidate.digest)
-        if candidate not in self._waiting:
+        digest = str(point[AXIS])
+        self._told.add(digest)
+        at = next((n for n, one in enumerate(self._waiting) if one.digest == digest), None)
+        if at is None:
             return
-        at = self._waiting.index(candidate)
         if verdict.reproduces:
             # What was asked before it saves more: it is taken if none of those fails.
-            self._found, self._waiting = candidate, self._waiting[:at]
+            self._found, self._waiting = self._waiting[at], self._waiting[:at]
         else:
-            self._refused.add(candidate.edit)
-            del self._waiting[at]
+            self._refused.add(self._waiting.pop(at).edit)
         if self._found is not None and not self._waiting:
             self._adopt(self._found)
         self._fill(1)
@@ -163,7 +162,8 @@ class SourceSearch:
 
     def _is_new(self, candidate: Candidate) -> bool:
         refused = bool(candidate.edit) and candidate.edit in self._refused
-        if refused or candidate.digest in self._told or candidate in self._waiting:
+        known = self._told.union(one.digest for one in self._waiting)
+        if refused or candidate.digest in known:
             return False
         loses = self.accepted and self._holds_cause(self.accepted[0].text)
         return not (loses and not self._holds_cause(candidate.text))

@@ -6,6 +6,7 @@ import ast
 import builtins
 import symtable
 from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeGuard
 
 BLOCKS = ("body", "orelse", "finalbody")
@@ -59,11 +60,6 @@ def is_in(node: ast.stmt | ast.expr, line: int) -> bool:
 def has_run(node: ast.stmt, executed: Collection[int]) -> bool:
     """Whether one of its lines was executed."""
     return any(line in executed for line in range(node.lineno, (node.end_lineno or 0) + 1))
-
-
-def position(node: ast.stmt | ast.expr) -> list[int | None]:
-    """First and last line, first and last column."""
-    return [node.lineno, node.end_lineno, node.col_offset, node.end_col_offset]
 
 
 def root_of(node: ast.expr) -> ast.expr:
@@ -318,7 +314,10 @@ def tail(node: ast.expr) -> str:
     return type(node).__name__
 
 
+_place_of = attrgetter("lineno", "end_lineno", "col_offset", "end_col_offset")
+
+
 def tail_at(tree: ast.Module, place: Sequence[int]) -> str:
     """That of the expression there: what is called, subscripted or read."""
-    found = (n for n in ast.walk(tree) if isinstance(n, ast.expr) and position(n) == place)
-    return next(map(tail, found), "")
+    parts = (node for node in ast.walk(tree) if isinstance(node, ast.expr))
+    return next((tail(node) for node in parts if _place_of(node) == tuple(place)), "")
