@@ -40,7 +40,7 @@ FIRST_RANK = "first_rank"
 _SHOWN, _LEAST_SHOWN = 5, 0.01  # suspects that a document names
 _LOST_EVERY_TIME = 2  # placements, before it is said that a node is lost in each of them
 _SHOWN_NODES = 8  # of a placement, in a line of progress
-_REHEARSALS = 5  # simulated searches behind an estimate
+_REHEARSALS = 3  # simulated searches behind an estimate
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,6 @@ holds the software for the likelier cause, which bounds how often an innocent no
 """
 
 import math
-import random
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -300,9 +299,9 @@ class Isolation:
         """Half of the nodes of which no placement could be tried, another half after every such
         placement: one of them is out of order, and the others are to be seen to work.
         """
-        doubtful = self.lost_nodes()
-        half = random.Random(self._untestable).sample(doubtful, -(-len(doubtful) // 2))
-        return set(half) if self.nodes - len(half) >= self.smallest else set()
+        doubtful = _shuffled(self.lost_nodes(), self._untestable // 2)
+        half = set(doubtful[self._untestable % 2 :: 2])
+        return half if self.nodes - len(half) >= self.smallest else set()
 
     def wants(self, point: Point) -> bool:
         return not self.done
@@ -373,7 +372,7 @@ class Isolation:
     def _candidates(self, free: Sequence[int]) -> list[frozenset[int]]:
         """Sets worth weighing: those that hold part of the suspicion, and those that hold none."""
         suspicion = self.belief.node_suspicion(self.nodes)
-        shuffled = sorted(free, key=lambda node: (node * 2654435761 + self.runs * 40503) % 65537)
+        shuffled = _shuffled(free, self.runs)
         ranked = sorted(shuffled, key=lambda node: -suspicion[node])
         half = max(1, len(ranked) // 2)
         chosen = [ranked, ranked[1:], ranked[2:], ranked[:1], ranked[:2]]
@@ -402,6 +401,11 @@ class Isolation:
                 fails[at] += failing
                 noise[at] += noisy
         return [entropy(f) - n for f, n in zip(fails, noise, strict=True)]
+
+
+def _shuffled(nodes: Sequence[int], turn: int) -> list[int]:
+    """In another order every turn, and always the same one."""
+    return sorted(nodes, key=lambda node: (node * 2654435761 + turn * 40503) % 65537)
 
 
 @lru_cache(maxsize=65536)
