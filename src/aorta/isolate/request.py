@@ -340,8 +340,7 @@ def _check(request: IsolateRequest) -> None:
         )
     if request.executor.name == "local" and not all(name.isdigit() for name in names):
         raise UsageError(
-            "on this machine nodes are its devices, such as 0,1,2,3; add --executor slurm for "
-            "hosts",
+            "here nodes are its devices, such as 0,1,2,3; add --executor slurm for hosts",
             where="--nodes",
         )
 

@@ -19,13 +19,7 @@ from aorta.engine.rundir import write_atomically, writing
 from aorta.reduce.experiment import DATA
 from aorta.reduce.source.program import TraceFacts, read_facts
 from aorta.reduce.source.search import Candidate
-from aorta.reduce.source.tree import (
-    blocks_of,
-    is_in,
-    root_of,
-    statements,
-    tail_at,
-)
+from aorta.reduce.source.tree import blocks_of, is_in, root_of, statements, tail_at
 
 REPRO = "repro.py"
 ORIGINAL = "original"
