@@ -29,8 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aorta.reduce.source.repair import fixes_between, repaired
+from aorta.reduce.source.repair import fixes_between
 from benchmarks.source_peers import Peer, by_shrinkray, by_torch_minifier, last_words
+from benchmarks.source_repair import repaired
 
 PLACE = "AORTA_SOURCE_CHECKOUTS"
 # Part of the names of the cases that are run.

@@ -20,10 +20,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aorta.reduce.source.inline import closed, unreached
-from aorta.reduce.source.running import as_one_file, with_main
+from aorta.reduce.source.inline import closed, inlined, unreached
+from aorta.reduce.source.program import read_facts
+from aorta.reduce.source.running import with_main
 from aorta.reduce.source.tree import count_lines
-from aorta.reduce.source.trials import entry_of, read_facts_of
+from aorta.reduce.source.trials import entry_of
 
 MOST_EXECUTIONS = 1000
 _NOT_PART = shutil.ignore_patterns(".git", "reduce")
@@ -153,11 +154,11 @@ def _run(
 
 def _one_file(program: Path, facts: Path, command: Sequence[str]) -> str:
     """The program as one file, with everything in it that can be."""
-    seen = read_facts_of(facts)
+    seen = read_facts(facts)
     modules = with_main(seen.modules, entry_of(command, program))
     sources = {module.file: (program / module.file).read_text() for module in modules}
     stays = closed(modules, sources, unreached(modules, sources))
-    return as_one_file(modules, sources, seen.argv, stays, None)[0]
+    return inlined(modules, sources, seen.argv, stays)
 
 
 def _watched(

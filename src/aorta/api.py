@@ -31,8 +31,7 @@ from aorta.diverge.request import DivergeRequest
 from aorta.diverge.running import diverge as _diverge
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
-from aorta.isolate.report import IsolateReport
-from aorta.isolate.request import IsolateRequest
+from aorta.isolate.request import IsolateReport, IsolateRequest
 from aorta.isolate.request import isolate as _isolate
 from aorta.reduce.report import ReduceReport
 from aorta.reduce.request import ReduceRequest

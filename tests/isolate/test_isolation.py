@@ -96,15 +96,17 @@ def test_a_job_that_does_not_fail_is_given_up_before_the_limit(smallest: int) ->
     assert search.runs < search.most_runs
 
 
-def test_a_node_that_is_lost_again_and_again_is_placed_no_more() -> None:
-    search = Isolation(8)
-    for _ in range(60):
-        if search.done:
-            break
-        (point,) = search.ask(1)
-        members = as_indexes(point[NODES])
-        search.tell(point, Verdict(None if 0 in members else 3 in members))
-    assert search.answer == Hypothesis("node", (3,))
+@pytest.mark.parametrize("nodes", [4, 8, 16])
+def test_a_node_that_is_lost_again_and_again_is_placed_no_more(nodes: int) -> None:
+    for lost in range(0, nodes, 2):
+        search = Isolation(nodes)
+        for _ in range(20):
+            if search.done:
+                break
+            (point,) = search.ask(1)
+            members = as_indexes(point[NODES])
+            search.tell(point, Verdict(None if lost in members else 3 in members))
+        assert search.answer == Hypothesis("node", (3,))
 
 
 def test_a_suspect_of_earlier_logs_is_looked_at_first() -> None:

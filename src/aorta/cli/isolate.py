@@ -55,8 +55,7 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
     Exit codes: 0 found (a node, device, link or rank), several, or the software; 2 the command
     line is wrong; 3 not known; 4 stopped by a budget; 5 infrastructure; 130/143 interrupted.
     """
-    from aorta.isolate.report import SCHEMA
-    from aorta.isolate.request import IsolateRequest, isolate, plan_lines, resumed
+    from aorta.isolate.request import SCHEMA, IsolateRequest, isolate, plan_lines, resumed
 
     display = options.display_from(given)
     request = IsolateRequest(

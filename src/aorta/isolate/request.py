@@ -1,6 +1,9 @@
-"""Everything that may be asked of an isolation, and the one function that answers it."""
+"""Everything that may be asked of an isolation, the one function that answers it, and the answer as
+one document and a few lines for people.
+"""
 
 import random
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -9,31 +12,35 @@ from typing import Any
 
 from aorta.attribution import AttributeRequest, attribute_request
 from aorta.core.axis import Point, as_indexes
-from aorta.core.errors import UsageError
+from aorta.core.errors import Exit, UsageError
 from aorta.core.names import expand_hosts
 from aorta.core.oracle import Deciding, Oracle, known_failure
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
-from aorta.engine.events import Listener, TrialRecord
+from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import find_resumable, write_json
 from aorta.engine.session import Resume, Session, keep_request, kept_request
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.slurm_commands import nodes_of
-from aorta.isolate.report import FIRST_RANK, SCHEMA, IsolateReport, spelled
 from aorta.registry.environments import EnvironmentLayers
-from aorta.search.isolation import NODES, Isolation
+from aorta.search.isolation import LINK, NODE, NODES, RANK, SOFTWARE, Hypothesis, Isolation
 from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import WorkloadExperiment, WorkloadRequest, workload_experiment
 
+SCHEMA = "aorta.isolate/1"
 NODES_VARIABLE = "AORTA_NODES"
 """The nodes of a trial's placement, in the order of their ranks, for a command that needs them."""
 
 _SURE = 0.6  # of attribution, before the rank that it names counts
 _HARDWARE = frozenset({"hardware_fault", "link_fault"})
 _SUSPECT, _STRONG_SUSPECT = 4.0, 20.0
+FIRST_RANK = "first_rank"
+"""What a trial's record keeps: the rank that failed first, where attribution is sure of one."""
+_SHOWN, _LEAST_SHOWN = 5, 0.01  # suspects that a document names
+_LOST_EVERY_TIME = 2  # placements, before it is said that a node is lost in each of them
 _SHOWN_NODES = 8  # of a placement, in a line of progress
-_REHEARSALS = 5  # simulated searches behind an estimate
+_REHEARSALS = 3  # simulated searches behind an estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +74,182 @@ class IsolateRequest:
         members = as_indexes(point[NODES]) if point.values else ()
         names = ",".join(self.names[node] for node in members[:_SHOWN_NODES])
         more = f" and {len(members) - _SHOWN_NODES} more" if len(members) > _SHOWN_NODES else ""
-        what = "device" if self.executor.name == "local" else "node"
-        return f"{what}{'s' * (len(members) != 1)} {names}{more}" if members else ""
+        return f"{'devices' if self.executor.name == 'local' else 'nodes'} {names}{more}"
 
     @property
     def smallest(self) -> int:
         """Nodes of the smallest placement the job runs on."""
         return max(1, -(-(self.world_size or 1) // self.ranks_per_node))
+
+
+@dataclass(frozen=True)
+class IsolateReport:
+    """The search as it ended, and every run behind it."""
+
+    request: IsolateRequest
+    run_dir: Path
+    search: Isolation
+    records: Sequence[TrialRecord]
+    ending: Ending
+    priors: Sequence[str]
+
+    @property
+    def status(self) -> str:
+        """found, software, several, not_known, or partial where it was stopped before that."""
+        answer = self.search.answer
+        if answer is None:
+            return "not_known" if self.ending.reason is Reason.DONE else "partial"
+        return "found" if answer.kind in {NODE, LINK, RANK} else answer.kind
+
+    @property
+    def exit_code(self) -> Exit:
+        codes = {"partial": self.ending.exit_code, "not_known": Exit.NO_ANSWER}
+        return codes.get(self.status, Exit.OK)
+
+    @property
+    def node_hours(self) -> float:
+        seconds = sum(r.duration * len(as_indexes(r.point[NODES])) for r in self.records)
+        return seconds / 3600
+
+    def to_json(self) -> dict[str, Any]:
+        search, names = self.search, self.request.names
+        suspicion = search.belief.node_suspicion(len(names))
+        return {
+            "status": self.status,
+            "guilty": self._guilty(),
+            "software": round(search.software, 4),
+            "runs": len(self.records),
+            "node_hours": float(f"{self.node_hours:.3g}"),
+            "rates": self._rates(),
+            "placements": [self._placement(record) for record in self.records],
+            "nodes": [
+                {"name": name, "probability": round(guilt, 4)}
+                for name, guilt in zip(names, suspicion, strict=True)
+            ],
+            "lost": list(self.lost_nodes),
+            "priors": list(self.priors),
+            "next": list(self._next()),
+            "run_dir": str(self.run_dir),
+            "summary": list(self.lines()),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The answer in a sentence, what it rests on, and what to do."""
+        yield self.sentence
+        software = f"; software {self.search.software:.0%}" if self._has_failed else ""
+        yield f"  {len(self.records)} runs, {self.node_hours:.2g} node-hours{software}"
+        for suspect in self._guilty()[:_SHOWN]:
+            yield f"  {suspect['kind']:<9} {suspect['name']}  {suspect['probability']:.1%}"
+        lost = [f"{node}: in each of its placements, a fault by itself" for node in self.lost_nodes]
+        for word, lines in (("prior", self.priors), ("lost", lost), ("next", self._next())):
+            yield from (f"  {word:<9} {line}" for line in lines)
+        yield f"  results   {self.run_dir}"
+
+    @property
+    def sentence(self) -> str:
+        answer, search = self.search.answer, self.search
+        if answer is None:
+            tried = f"{len(self.records)} runs"
+            if self.ending.reason is not Reason.DONE:
+                return f"Stopped after {tried}: {self.ending.detail}"
+            if not self._has_failed:
+                return f"It did not fail in {tried}"
+            return f"Not known after {tried}: no explanation is {search.confidence:.0%} likely"
+        if answer.kind == SOFTWARE:
+            sets = "nodes"
+            if answer.members:
+                failing = (r for r in self.records if r.outcome is Outcome.REPRODUCED)
+                least = min(len(as_indexes(record.point[NODES])) for record in failing)
+                sets = f"{least} or more nodes"
+            return f"The software: every set of {sets} fails alike ({search.software:.0%})"
+        sure = f"({self.search.belief.share(answer):.0%})"
+        name = " and ".join(self._names(answer))
+        if answer.kind == RANK:
+            return f"Not the hardware: it follows {name} wherever it runs {sure}"
+        if answer.kind not in {NODE, LINK}:
+            return f"More than one node {sure}: {name} come first"
+        kind = "The link between" if answer.kind == LINK else self._kind(answer).capitalize()
+        failed, passed, _, _ = search.counts(answer)
+        return f"{kind} {name} {sure}: failed in {failed} of {failed + passed} runs it took part in"
+
+    @property
+    def _has_failed(self) -> bool:
+        return any(record.outcome is Outcome.REPRODUCED for record in self.records)
+
+    @property
+    def broken(self) -> str:
+        """The hardware that the answer names; empty where it names none."""
+        answer = self.search.answer
+        if answer is None or answer.kind in {SOFTWARE, RANK}:
+            return ""
+        return " and ".join(self._names(answer))
+
+    def _guilty(self) -> list[dict[str, Any]]:
+        """The answer; without one, the likeliest suspects of what was seen to fail."""
+        answer, belief = self.search.answer, self.search.belief
+        likely = [what for what, share in belief.weights.items() if share >= _LEAST_SHOWN]
+        chosen = likely if answer is None else [answer]
+        suspects = [what for what in chosen if what.kind != SOFTWARE][:_SHOWN]
+        return [
+            {"kind": self._kind(what), "name": name, "probability": round(belief.share(what), 4)}
+            for what in suspects
+            if self._has_failed
+            for name in self._names(what)
+        ]
+
+    def _kind(self, what: Hypothesis) -> str:
+        if what.kind in {LINK, RANK}:
+            return what.kind
+        return "device" if all(name.isdigit() for name in self.request.names) else NODE
+
+    def _names(self, what: Hypothesis) -> list[str]:
+        if what.kind != RANK:
+            names = [self.request.names[member] for member in what.members]
+            return [" and ".join(names)] if what.kind == LINK else names
+        per_node = self.request.ranks_per_node
+        first = what.members[0] * per_node
+        return [f"ranks {first}-{first + per_node - 1}" if per_node > 1 else f"rank {first}"]
+
+    def _rates(self) -> dict[str, float | None]:
+        best = self.search.answer or self.search.belief.best
+        failed, passed, failed_else, passed_else = self.search.counts(best)
+        return {"guilty": _share(failed, passed), "background": _share(failed_else, passed_else)}
+
+    def _placement(self, record: TrialRecord) -> dict[str, Any]:
+        members = as_indexes(record.point[NODES])
+        per_node = self.request.ranks_per_node
+        return {
+            "nodes": [self.request.names[node] for node in members],
+            "ranks": [[p * per_node, (p + 1) * per_node - 1] for p in range(len(members))],
+            "outcome": record.outcome.value,
+            "why": record.why,
+        }
+
+    @property
+    def lost_nodes(self) -> Sequence[str]:
+        """Nodes of which every placement could not be tried, twice at least."""
+        return [self.request.names[node] for node in self.search.lost_nodes(_LOST_EVERY_TIME)]
+
+    def _next(self) -> Iterator[str]:
+        answer, job = self.search.answer, _spelled(self.request.command)
+        if answer is None:
+            if self.ending.reason is not Reason.DONE:
+                yield f"aorta isolate --resume {self.run_dir}"
+            return
+        if answer.kind in {SOFTWARE, RANK}:
+            yield f"aorta solve -- {job}"
+            return
+        is_slurm = self.request.executor.name == "slurm"
+        if is_slurm:
+            reason = f"aorta isolate: {self.search.belief.share(answer):.0%} guilty"
+            for name in (self.request.names[member] for member in answer.members):
+                yield f"scontrol update NodeName={name} State=DRAIN Reason='{reason}'"
+        else:
+            yield f"run without {self.broken}, and test it by itself"
+        if answer.kind == self._kind(answer) == NODE and self.request.ranks_per_node > 1:
+            there = f"srun -w {self.broken}" if is_slurm else f"on {self.broken}:"
+            devices = f"0-{self.request.ranks_per_node - 1}"
+            yield f"which GPU of it: {there} aorta isolate --nodes {devices} -- {job}"
 
 
 def isolate(
@@ -117,17 +293,7 @@ def isolate(
             learn=lambda record: _note_first_rank(search, record, request.ranks_per_node),
         )
         answer = session.answer(question, executor, listeners())
-        report = IsolateReport(
-            run_dir=session.path,
-            names=request.names,
-            ranks_per_node=request.ranks_per_node,
-            command=request.command,
-            is_slurm=request.executor.name == "slurm",
-            search=search,
-            records=answer.records,
-            ending=answer.ending,
-            priors=priors,
-        )
+        report = IsolateReport(request, session.path, search, answer.records, answer.ending, priors)
         write_json(session.path / "result.json", SCHEMA, report.to_json())
         return report
 
@@ -148,18 +314,12 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
     _check(request)
     search, priors = _search(request)
     names = request.names
-    yield f"command  {spelled(request.command)}"
+    yield f"command  {_spelled(request.command)}"
     yield f"  nodes  {len(names)}, placements of {search.smallest} to {search.largest}"
     for line in priors:
         yield f"  prior  {line}"
     for point in search.ask(max(1, request.executor.jobs or 1)):
         yield f"  first  {','.join(names[node] for node in as_indexes(point[NODES]))}"
-    if search.smallest == search.nodes:
-        yield (
-            "  it only runs whole: its ranks are permuted, and the rank that fails first is "
-            "looked at"
-        )
-        return
     for words, rate in (("always", 1.0), ("every second run", 0.5)):
         runs, nodes = _expected(request, rate)
         yield f"  cost   {runs} runs, {nodes} node-runs, if one guilty node fails {words}"
@@ -181,8 +341,7 @@ def _check(request: IsolateRequest) -> None:
         )
     if request.executor.name == "local" and not all(name.isdigit() for name in names):
         raise UsageError(
-            "on this machine nodes are its devices, such as 0,1,2,3; add --executor slurm for "
-            "hosts",
+            "here nodes are its devices, such as 0,1,2,3; add --executor slurm for hosts",
             where="--nodes",
         )
 
@@ -227,11 +386,10 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
 def _experiment(request: IsolateRequest) -> WorkloadExperiment:
     command = request.command
     words = command if isinstance(command, str) else list(command)
-    config: dict[str, Any] = {"command": words, "cwd": str(request.cwd)}
     return workload_experiment(
         WorkloadRequest(
             workload="command",
-            config=config,
+            config={"command": words, "cwd": str(request.cwd)},
             environment=request.layers.resolved_environment(),
             mitigations=request.layers.resolved_mitigations(),
             extra_env=[request.layers.extra_env],
@@ -278,10 +436,8 @@ def _fingerprint(request: IsolateRequest) -> Mapping[str, object]:
 
 def _first_rank(record: TrialRecord, end: TrialEnd) -> dict[str, str]:
     """The rank that failed first, where attribution is sure of one."""
-    if record.outcome is not Outcome.REPRODUCED:
-        return {}
     logs = tuple(s.path for s in (end.stdout, end.stderr) if s.path.is_file() and s.bytes_seen)
-    if not logs:
+    if record.outcome is not Outcome.REPRODUCED or not logs:
         return {}
     finding = attribute_request(AttributeRequest(logs=logs)).finding
     known = finding.root.rank is not None and finding.confidence >= _SURE
@@ -308,3 +464,12 @@ def _expected(request: IsolateRequest, rate: float) -> tuple[int, int]:
             search.tell(point, Verdict(guilty in members and rng.random() < rate))
         costs.append((search.runs, nodes))
     return sorted(costs)[_REHEARSALS // 2]
+
+
+def _spelled(command: tuple[str, ...] | str) -> str:
+    """As a shell reads it."""
+    return command if isinstance(command, str) else shlex.join(command)
+
+
+def _share(failed: int, passed: int) -> float | None:
+    return round(failed / (failed + passed), 4) if failed + passed else None

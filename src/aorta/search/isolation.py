@@ -24,9 +24,11 @@ holds the software for the likelier cause, which bounds how often an innocent no
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, combinations
 
 from aorta.core.axis import Point, as_indexes
 from aorta.core.trial import Verdict
@@ -54,10 +56,8 @@ _RATES_OF_A_PART = [
 _SOFTWARE = {1.0: 0.28, 0.9: 0.03, 0.75: 0.06, 0.5: 0.26, 0.35: 0.1, 0.25: 0.16, 0.15: 0.11}
 _RATES_OF_SOFTWARE = [(rate, 0.0, weight) for rate, weight in _SOFTWARE.items()]
 _FIRST_IS_GUILTY = 0.8  # the rank that fails first runs on the guilty node so often
-_ALL_PAIRS_UP_TO = 96  # nodes; of more, pairs of the likeliest ones are weighed
-_LIKELIEST = 48
+_PAIRED = 64  # nodes, those of most failures, of which pairs are weighed
 _NEGLIGIBLE = 12.0  # in nats below the likeliest: such a hypothesis is left out
-_PAIRS_ASKED = 100  # so many of the likeliest pairs are reckoned with when a placement is chosen
 _BLIND_FAILURES = 4
 _NEVER_FAILED = 50  # runs; what fails in every tenth of all has by then, but in one case of 200
 # Of the doubt that the user allows: the belief is a little surer than it is right, where noise
@@ -87,9 +87,6 @@ class _Placements:
         self.takes_part = [0] * nodes
         self.has_position = [0] * nodes
 
-    def __len__(self) -> int:
-        return len(self.members)
-
     def add(self, members: tuple[int, ...]) -> None:
         bit = 1 << len(self.members)
         for position, node in enumerate(members):
@@ -109,7 +106,7 @@ class _Placements:
                 return part[one] | part[other]
             case "rank" | "software", (position,):
                 return self.has_position[position]
-        return (1 << len(self)) - 1
+        return (1 << len(self.members)) - 1
 
 
 @dataclass(frozen=True)
@@ -124,6 +121,11 @@ class Guilt:
 
     def of_kind(self, kind: str) -> float:
         return sum(weight for what, weight in self.weights.items() if what.kind == kind)
+
+    def share(self, what: Hypothesis) -> float:
+        """How likely it is; which two nodes or how many ranks it takes does not matter."""
+        one_of = what.kind in {NODE, LINK, RANK}
+        return self.weights[what] if one_of else self.of_kind(what.kind)
 
     def node_suspicion(self, nodes: int) -> list[float]:
         """How likely each node is guilty, alone, in a link or beside another one."""
@@ -187,17 +189,12 @@ class Isolation:
 
     @property
     def runs(self) -> int:
-        return len(self._ran)
+        return len(self._ran.members)
 
     def lost_nodes(self, times: int = 1) -> list[int]:
         """Nodes of which every placement could not be tried, so many at least."""
         lost = enumerate(self._lost)
         return [n for n, often in lost if often >= times and not self._ran.takes_part[n]]
-
-    @property
-    def sees_ranks(self) -> bool:
-        """Whether it was seen which rank fails first; without it a rank looks like the software."""
-        return bool(self._first)
 
     # -- what it means -----------------------------------------------------------------------------
 
@@ -220,65 +217,41 @@ class Isolation:
             what: math.log(prior)
             + _log_likelihood(*self.counts(what), what.kind == SOFTWARE)
             + self._log_first(what)
-            for what, prior in self._alone()
+            for what, prior in self._hypotheses()
         }
         least = max(logs.values()) - _NEGLIGIBLE
-        logs |= self._weighed_pairs(least)
         weights = {what: math.exp(log - least) for what, log in logs.items() if log > least}
         total = sum(weights.values())
         ranked = sorted(weights.items(), key=lambda item: -item[1])
         return Guilt({what: weight / total for what, weight in ranked})
 
-    def _alone(self) -> list[tuple[Hypothesis, float]]:
-        """Every hypothesis but the pairs, with its prior."""
-        found = [(Hypothesis(SOFTWARE), _PRIOR[SOFTWARE])]
-        for at, share in enumerate(self._suspicion):
-            found.append((Hypothesis(NODE, (at,)), _PRIOR[NODE] * share))
-            if self.sees_ranks:
-                found.append((Hypothesis(RANK, (at,)), _PRIOR[RANK] / self.nodes))
+    def _hypotheses(self) -> Iterator[tuple[Hypothesis, float]]:
+        """Each with its prior."""
+        yield Hypothesis(SOFTWARE), _PRIOR[SOFTWARE]
         sizes = range(max(1, self.smallest), self.largest)
         for size in sizes:
             share = 0.5 if size == sizes[0] else 0.5 / (len(sizes) - 1)
-            found.append((Hypothesis(SOFTWARE, (size,)), _FROM_A_SIZE * share))
-        return found
-
-    def _weighed_pairs(self, least: float) -> dict[Hypothesis, float]:
-        """Links and pairs of nodes, as far as they weigh more than `least`: there are thousands."""
-        part, failed, runs = self._ran.takes_part, self._failed, self.runs
-        all_failed = failed.bit_count()
-        logs: dict[Hypothesis, float] = {}
-        nodes = self._worth_pairing()
-        share = {node: math.log(self._suspicion[node]) for node in nodes}
+            yield Hypothesis(SOFTWARE, (size,)), _FROM_A_SIZE * share
+        for at, share in enumerate(self._suspicion):
+            yield Hypothesis(NODE, (at,)), _PRIOR[NODE] * share
+            if self._first:  # else a rank looks like the software
+                yield Hypothesis(RANK, (at,)), _PRIOR[RANK] / self.nodes
         # Where every run has one of any two nodes, two guilty ones look like the software.
         kinds = (LINK, TWO_NODES) if self.smallest < self.nodes - 1 else (LINK,)
-        priors = [(kind, math.log(2 * _PRIOR[kind])) for kind in kinds]
-        for at, i in enumerate(nodes):
-            for j in nodes[at + 1 :]:
-                for kind, prior in priors:
-                    involved = part[i] & part[j] if kind == LINK else part[i] | part[j]
-                    hits = (involved & failed).bit_count()
-                    misses = involved.bit_count() - hits
-                    likelihood = _log_likelihood(
-                        hits, misses, all_failed - hits, runs - all_failed - misses
-                    )
-                    log = prior + share[i] + share[j] + likelihood
-                    if log > least:
-                        what = Hypothesis(kind, (i, j))
-                        logs[what] = log + self._log_first(what)
-        return logs
+        for i, j in combinations(self._worth_pairing(), 2):
+            share = 2 * self._suspicion[i] * self._suspicion[j]
+            for kind in kinds:
+                yield Hypothesis(kind, (i, j)), _PRIOR[kind] * share
 
     def _worth_pairing(self) -> Sequence[int]:
-        # Of a node that could never be tried nothing is known, in a pair no more than alone.
-        lost = self.lost_nodes()
-        nodes = [node for node in range(self.nodes) if node not in lost]
-        if self.nodes <= _ALL_PAIRS_UP_TO:
-            return nodes
+        """Of a node that could never be tried nothing is known, in a pair no more than alone."""
 
         def excess(node: int) -> int:
             failed, passed, _, _ = self.counts(Hypothesis(NODE, (node,)))
             return 2 * failed - passed
 
-        return sorted(sorted(nodes, key=excess, reverse=True)[:_LIKELIEST])
+        nodes = set(range(self.nodes)).difference(self.lost_nodes())
+        return sorted(sorted(nodes, key=excess, reverse=True)[:_PAIRED])
 
     def _log_first(self, what: Hypothesis) -> float:
         """How much likelier the ranks that failed first are than if any rank were as likely."""
@@ -316,32 +289,19 @@ class Isolation:
                 break
             members, information = found
             top = max(top, information)
-            point = Point.of({NODES: members}).fresh(
-                [*pending, *asked, *self._asked_before(members)]
-            )
-            asked.append(point)
+            before = self._ran.members.count(members) + self._untestable
+            point = Point.of({NODES: members}, replica=before)
+            asked.append(point.fresh([*pending, *asked]))
             busy.update(members)
         return asked
 
     def _left_out(self) -> set[int]:
-        """Nodes of placements that could not be tried, as long as none of theirs could.
-
-        One of them is out of order, and it is not known which: another half of them is left out
-        after every such placement, so that the others are seen to work.
+        """Half of the nodes of which no placement could be tried, another half after every such
+        placement: one of them is out of order, and the others are to be seen to work.
         """
-        doubtful = self.lost_nodes()
-        if not doubtful or self.nodes - 1 < self.smallest:
-            return set()
-        if len(doubtful) == 1:
-            return set(doubtful)
-        digit, side = divmod(self._untestable, 2)
-        digit %= (len(doubtful) - 1).bit_length()
-        chosen = {node for at, node in enumerate(doubtful) if (at >> digit & 1) == side}
-        return chosen if self.nodes - len(chosen) >= self.smallest else set()
-
-    def _asked_before(self, members: tuple[int, ...]) -> list[Point]:
-        times = sum(placement == members for placement in self._ran.members) + self._untestable
-        return [Point.of({NODES: members}, replica=replica) for replica in range(times)]
+        doubtful = _shuffled(self.lost_nodes(), self._untestable // 2)
+        half = set(doubtful[self._untestable % 2 :: 2])
+        return half if self.nodes - len(half) >= self.smallest else set()
 
     def wants(self, point: Point) -> bool:
         return not self.done
@@ -358,7 +318,7 @@ class Isolation:
         if not self._failed:
             return self.runs >= _NEVER_FAILED
         whole = self.smallest == self.nodes
-        return whole and not self.sees_ranks and self._failed.bit_count() >= _BLIND_FAILURES
+        return whole and not self._first and self._failed.bit_count() >= _BLIND_FAILURES
 
     @property
     def answer(self) -> Hypothesis | None:
@@ -367,10 +327,8 @@ class Isolation:
         if self.software >= 1 - _OF_THE_DOUBT_OF_SOFTWARE * doubt:
             likeliest = next(what for what in self.belief.weights if what.kind == SOFTWARE)
             return likeliest if self._failed_apart() else None
-        sure = (
-            self.belief.of_kind(TWO_NODES) if best.kind == TWO_NODES else self.belief.weights[best]
-        )
-        return None if best.kind == SOFTWARE or sure < 1 - _OF_THE_DOUBT * doubt else best
+        is_sure = self.belief.share(best) >= 1 - _OF_THE_DOUBT * doubt
+        return best if is_sure and best.kind != SOFTWARE else None
 
     def _failed_apart(self) -> bool:
         """Whether no node took part in every run that failed, where the job can leave one out. Of
@@ -414,62 +372,40 @@ class Isolation:
     def _candidates(self, free: Sequence[int]) -> list[frozenset[int]]:
         """Sets worth weighing: those that hold part of the suspicion, and those that hold none."""
         suspicion = self.belief.node_suspicion(self.nodes)
-        shuffled = sorted(free, key=lambda node: (node * 2654435761 + self.runs * 40503) % 65537)
+        shuffled = _shuffled(free, self.runs)
         ranked = sorted(shuffled, key=lambda node: -suspicion[node])
-        mass = sum(suspicion[node] for node in ranked) or 1.0
-        chosen: list[Sequence[int]] = [ranked, ranked[1:], ranked[2:], ranked[:1], ranked[:2]]
-        for share in (0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.8):
-            part, held = [], 0.0
-            for node in ranked:
-                if held >= share * mass:
-                    break
-                part.append(node)
-                held += suspicion[node]
-            chosen += [part, ranked[len(part) :]]
         half = max(1, len(ranked) // 2)
+        chosen = [ranked, ranked[1:], ranked[2:], ranked[:1], ranked[:2]]
         chosen += [shuffled[:half], ranked[half:]]
-        innocent_first = ranked[::-1]
-        sized = {self._sized(part, innocent_first) for part in chosen}
-        return [part for part in sized if part]
+        held = list(accumulate(suspicion[node] for node in ranked))
+        for share in (0.15, 0.25, 0.35, 0.45, 0.5, 0.55, 0.65, 0.8):
+            count = bisect_left(held, share * held[-1]) + 1
+            chosen += [ranked[:count], ranked[count:]]
+        return [part for part in {self._sized(part, ranked) for part in chosen} if part]
 
-    def _sized(self, part: Sequence[int], innocent_first: Sequence[int]) -> frozenset[int]:
+    def _sized(self, part: Sequence[int], ranked: Sequence[int]) -> frozenset[int]:
         """Filled up with the least suspected nodes, or cut to its most suspected ones."""
-        members = list(part)[: self.largest]
-        chosen = set(members)
-        for node in innocent_first:
-            if len(members) >= self.smallest:
-                break
-            if node not in chosen:
-                members.append(node)
-        return frozenset(members)
-
-    def _predictions(self) -> list[tuple[Hypothesis, float, float, float]]:
-        """Weight, and how likely the next run fails with and without the guilty part."""
-        terms, pairs = [], 0
-        for what, weight in self.belief.weights.items():
-            if what.kind in {LINK, TWO_NODES}:
-                pairs += 1
-                if pairs > _PAIRS_ASKED:
-                    continue
-            terms.append((what, weight, *_next_fails(self.counts(what), what.kind == SOFTWARE)))
-        return terms
+        spare = [node for node in reversed(ranked) if node not in part]
+        return frozenset([*part[: self.largest], *spare[: max(0, self.smallest - len(part))]])
 
     def _information(self, candidates: _Placements) -> list[float]:
         """In nats: what the outcome of each is expected to tell of the hypotheses."""
-        fails, noise = [0.0] * len(candidates), [0.0] * len(candidates)
-        terms = self._predictions()
-        for what, weight, inside, outside in terms:
+        count = len(candidates.members)
+        fails, noise = [0.0] * count, [0.0] * count
+        for what, weight in self.belief.weights.items():
             involved = candidates.involved(what)
-            within, without = weight * entropy(inside), weight * entropy(outside)
-            for at in range(len(candidates)):
-                if involved >> at & 1:
-                    fails[at] += weight * inside
-                    noise[at] += within
-                else:
-                    fails[at] += weight * outside
-                    noise[at] += without
-        total = sum(weight for _, weight, _, _ in terms)
-        return [entropy(f / total) - n / total for f, n in zip(fails, noise, strict=True)]
+            rates = _next_fails(self.counts(what), what.kind == SOFTWARE)
+            terms = [(weight * rate, weight * entropy(rate)) for rate in rates]
+            for at in range(count):
+                failing, noisy = terms[involved >> at & 1]
+                fails[at] += failing
+                noise[at] += noisy
+        return [entropy(f) - n for f, n in zip(fails, noise, strict=True)]
+
+
+def _shuffled(nodes: Sequence[int], turn: int) -> list[int]:
+    """In another order every turn, and always the same one."""
+    return sorted(nodes, key=lambda node: (node * 2654435761 + turn * 40503) % 65537)
 
 
 @lru_cache(maxsize=65536)
@@ -483,20 +419,16 @@ def _log_likelihood(
     """Of such counts, averaged over both rates."""
     total = 0.0
     for inside, outside, weight in _RATES_OF_SOFTWARE if is_software else _RATES_OF_A_PART:
-        total += (
-            weight
-            * inside**failed
-            * (1 - inside) ** passed
-            * outside**failed_without
-            * (1 - outside) ** passed_without
-        )
+        likelihood = inside**failed * (1 - inside) ** passed
+        likelihood *= outside**failed_without * (1 - outside) ** passed_without
+        total += weight * likelihood
     return math.log(total) if total > 0 else -1e9
 
 
 def _next_fails(counts: tuple[int, int, int, int], is_software: bool) -> tuple[float, float]:
-    """How likely the next run fails with the guilty part, and without it."""
+    """How likely the next run fails without the guilty part, and with it."""
     failed, passed, failed_without, passed_without = counts
     now = _log_likelihood(*counts, is_software)
-    inside = _log_likelihood(failed + 1, passed, failed_without, passed_without, is_software)
     outside = _log_likelihood(failed, passed, failed_without + 1, passed_without, is_software)
-    return math.exp(inside - now), math.exp(outside - now)
+    inside = _log_likelihood(failed + 1, passed, failed_without, passed_without, is_software)
+    return math.exp(outside - now), math.exp(inside - now)

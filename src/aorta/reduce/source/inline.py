@@ -4,45 +4,34 @@ imported, and names that two modules define are kept apart.
 
 import ast
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import resolve_name
+from itertools import accumulate, chain
 from typing import Any
 
-from aorta.reduce.source.program import TraceFacts, UserFrame, UserModule
+from aorta.reduce.source.program import UserFrame, UserModule
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     IMPORTS,
     Function,
     all_blocks,
-    attributes_set,
+    blocks_of,
     defined_by,
     function_at,
     has_run,
-    header_uses,
-    keep_if,
-    locals_returned,
     mend_blocks,
     own_nodes,
     path_to,
     statements,
-    undefined,
+    used_by,
     written,
+    yields,
 )
 
 MAIN = "__main__"
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, *_COMPREHENSIONS)
-_COMPUTES_NOTHING = (
-    ast.Name,
-    ast.Attribute,
-    ast.Constant,
-    ast.Tuple,
-    ast.List,
-    ast.Dict,
-    ast.expr_context,
-)
-_LEFT_ALONE = {"__all__", "__version__", "__author__"}
+_COMPUTES_NOTHING = (ast.Name, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.expr_context)
 
 
 @dataclass
@@ -57,55 +46,47 @@ class _Module:
     modules: dict[str, str] = field(default_factory=dict)
     emitted: bool = False
 
-    @property
-    def own(self) -> set[str]:
-        """The names that its top level defines; imports of a user's module are none."""
-        return set().union(*(defined_by(node) for node in self.tree.body), set())
-
-
-class CannotInlineError(Exception):
-    """Says which module must stay beside the script."""
-
 
 def inlined(
     modules: Sequence[UserModule],
     sources: Mapping[str, str],
     argv: Sequence[str],
     beside: Collection[str] = (),
-    ran: TraceFacts | None = None,
 ) -> str:
     """One file out of the entry module, named `__main__`, and those that it imports; `beside` are
-    modules that stay files. With what `ran`, statements that never did are left out.
+    modules that stay files, which it finds.
     """
-    inside = {m.name: m for m in modules if m.name not in beside}
-    trees = {name: ast.parse(sources[m.file]) for name, m in inside.items()}
-    for name, tree in trees.items():
-        if ran is not None:
-            file = inside[name].file
-            prune(tree, ran.lines.get(file, ()), [f for f in ran.frames if f.file == file])
-    made = _File({name: _Module(inside[name], tree) for name, tree in trees.items()})
+    inside = [m for m in modules if m.name not in beside]
+    made = _File({m.name: _Module(m, ast.parse(sources[m.file])) for m in inside})
     body = made.flattened(MAIN)
     future = [n for n in body if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
-    names = sorted({alias.name for node in future for alias in node.names})
-    head: list[ast.stmt] = []
-    if names:
-        head.append(ast.ImportFrom("__future__", [ast.alias(name) for name in names], 0))
-    if len(argv) > 1:
-        head += ast.parse(f"import sys\nsys.argv = {list(argv)!r}").body
+    head: list[ast.stmt] = list({ast.dump(node): node for node in future}.values())
+    roots = sorted({_root_of(m) for m in modules if m.name in beside} - {""})
+    lines = [f"sys.path.insert(0, {root!r})" for root in roots]
+    lines += [f"sys.argv = {list(argv)!r}"] if len(argv) > 1 else []
+    if lines:
+        head += ast.parse("\n".join(["import sys", *lines])).body
     if made.needs_types:
         head += ast.parse("import types").body
     return written(ast.Module([*head, *(node for node in body if node not in future)], []))
 
 
+def _root_of(module: UserModule) -> str:
+    """The folder that a module's name begins in, below the working directory."""
+    parts = module.file.split("/")
+    depth = module.name.count(".") + (1 if parts[-1] != "__init__.py" else 2)
+    return "/".join(parts[: len(parts) - depth])
+
+
 def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame]) -> None:
     """Take out, in place, what never ran; a function that was never called keeps its name. One of
-    `frames`, which were active at the failure, keeps what it would have returned: repaired, its
-    caller goes on with that.
+    `frames`, which were active at the failure, keeps what it would have returned, and stays a
+    generator: repaired, its caller goes on with that.
     """
     ran = set(lines)
-    behind = [_return_behind(tree, frame) for frame in frames]
-    ends = {id(node) for node in behind if node is not None and not has_run(node, ran)}
-    attributes, returned = attributes_set(tree), locals_returned(tree)
+    ends = {id(node) for frame in frames for node in _return_behind(tree, frame, ran)}
+    active = [function_at(tree, frame.function, frame.line) for frame in frames]
+    generators = [scope for scope in active if scope is not None and yields(scope)]
     for node in list(ast.walk(tree)):
         if isinstance(node, Function) and not any(has_run(inner, ran) for inner in node.body):
             node.body = [ast.Pass(lineno=node.lineno, end_lineno=node.lineno)]
@@ -118,33 +99,28 @@ def prune(tree: ast.Module, lines: Collection[int], frames: Sequence[UserFrame])
     for node in ast.walk(tree):
         if isinstance(node, ast.Try):
             node.handlers = [handler for handler in node.handlers if handler.body]
+    for scope in generators:
+        if not yields(scope):
+            scope.body.append(ast.Expr(ast.Yield()))
     mend_blocks(tree)
-    unbound = {end for end, _ in returned - locals_returned(tree)} & ends
-    with suppress(SyntaxError):  # what is no program any more will not run
-        names, lost = undefined(written(tree)), attributes - attributes_set(tree)
-        kept = [node for node in statements(tree) if id(node) in ends]
-        unbound |= {id(node) for node in kept if header_uses(node, names, lost)}
-    keep_if(tree, lambda n: id(n) not in unbound)
 
 
-def _return_behind(tree: ast.Module, frame: UserFrame) -> ast.Return | None:
-    """What the function would have come to behind the statement that it failed in; None where that
-    computes anything: it might fail without what stood before it.
+def _return_behind(tree: ast.Module, frame: UserFrame, ran: set[int]) -> list[ast.Return]:
+    """What the function would have come to behind the statement that it failed in; nothing where
+    that computes anything, or reads what did not run: it might fail itself.
     """
     scope = function_at(tree, frame.function, frame.line)
-    way = path_to(scope, frame.line) if scope is not None else []
+    if scope is None:
+        return []
+    way = path_to(scope, frame.line)
     later = [node for block, index in reversed(way) for node in block[index + 1 :]]
-    found = next((node for node in later if isinstance(node, ast.Return)), None)
-    if found is None or found.value is None:
-        return None
-    parts = ast.walk(found.value)
-    return found if all(isinstance(part, _COMPUTES_NOTHING) for part in parts) else None
-
-
-def imports_of(module: UserModule, source: str, names: Collection[str]) -> set[str]:
-    """The user's modules that a module imports, wherever in it, by name."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, IMPORTS)]
-    return {name for node in nodes for name in _run_by(node, module.package)} & set(names)
+    found = [node for node in later if isinstance(node, ast.Return) and node.value][:1]
+    bound = {node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
+    simple = [node for node in statements(scope) if not list(blocks_of(node))]
+    bound = bound.union(*(defined_by(node) for node in simple if has_run(node, ran)))
+    parts = [part for node in found for part in ast.walk(node)]
+    plain = all(isinstance(part, (ast.Return, *_COMPUTES_NOTHING)) for part in parts)
+    return found if plain and used_by(ast.Module(list(found), [])) <= bound else []
 
 
 def _run_by(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
@@ -162,9 +138,8 @@ def resolved(node: ast.ImportFrom, package: str) -> str:
     return resolve_name("." * node.level + (node.module or ""), package)
 
 
-def _prefixes(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+def _prefixes(name: str) -> Iterable[str]:
+    return accumulate(name.split("."), "{}.{}".format)
 
 
 class _File:
@@ -177,51 +152,35 @@ class _File:
         """The statements of a module, those of modules that it imports first before its own."""
         module = self.modules[name]
         module.emitted = True
-        body: list[ast.stmt] = []
         self._own_names(module)
+        body: list[ast.stmt] = []
         for statement in module.tree.body:
-            if _is_main_guard(statement):
-                if name == MAIN and isinstance(statement, ast.If):
-                    body += self._statement(module, statement.body)
-                continue
-            names = defined_by(statement) if isinstance(statement, ast.Assign) else set()
-            if names and names <= _LEFT_ALONE:
-                continue
-            body += self._statement(module, [statement])
+            nodes = [statement]
+            match statement:
+                case ast.If(test=ast.Compare(left=ast.Name(id="__name__")), body=guarded):
+                    nodes = guarded if name == MAIN else []
+            for node in nodes:
+                body += self._statement(module, node)
         return body
 
-    def _statement(self, module: _Module, nodes: Iterable[ast.stmt]) -> list[ast.stmt]:
+    def _statement(self, module: _Module, node: ast.stmt) -> list[ast.stmt]:
         body: list[ast.stmt] = []
-        for node in nodes:
-            for inner in [node, *statements(node)]:
-                if isinstance(inner, IMPORTS):
-                    for wanted in self.imported(module, inner):
-                        if not self.modules[wanted].emitted:
-                            body += self.flattened(wanted)
-            tree = ast.Module([node], [])
-            renamed = _Renamer(self, module).visit(tree)
-            body += [n for n in renamed.body if not isinstance(n, ast.Pass)]
-        return body
+        for inner in [node, *statements(node)]:
+            for wanted in self.imported(module, inner) if isinstance(inner, IMPORTS) else ():
+                if not self.modules[wanted].emitted:
+                    body += self.flattened(wanted)
+        renamed = _Renamer(self, module).visit(ast.Module([node], []))
+        return body + [n for n in renamed.body if not isinstance(n, ast.Pass)]
 
     def _own_names(self, module: _Module) -> None:
-        users = {
-            alias.asname or alias.name.partition(".")[0]
-            for node in module.tree.body
-            if isinstance(node, IMPORTS)
-            for alias in node.names
-            if self.imported(module, node)
-        }
-        stored = {
-            name
-            for node in statements(module.tree)
-            if not isinstance(node, IMPORTS)
-            for name in defined_by(node)
-        }
-        libraries: dict[str, str] = {}
+        """What its top level defines; imports of a user's module are none."""
+        defined, libraries = set[str](), dict[str, str]()
         for node in module.tree.body:
-            if isinstance(node, IMPORTS) and not self.imported(module, node):
+            if not isinstance(node, IMPORTS):
+                defined |= defined_by(node)
+            elif not self.imported(module, node):
                 libraries |= {name: ast.dump(node) for name in defined_by(node)}
-        for name in sorted(module.own - (users - stored)):
+        for name in sorted(defined | libraries.keys()):
             # The same import in two modules is one thing; two other definitions are not.
             identity = libraries.get(name, module.about.name)
             called = name
@@ -234,15 +193,6 @@ class _File:
         """The user's modules that run because of this import."""
         names = dict.fromkeys(_run_by(node, module.about.package))
         return [name for name in names if name in self.modules]
-
-
-def _is_main_guard(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.If)
-        and isinstance(node.test, ast.Compare)
-        and isinstance(node.test.left, ast.Name)
-        and node.test.left.id == "__name__"
-    )
 
 
 class _Renamer(ast.NodeTransformer):
@@ -317,10 +267,10 @@ class _Renamer(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if self._is_local(node.id):
             return node
-        if node.id == "__name__" and self.module.about.name != MAIN:
-            return ast.Constant(self.module.about.name)
-        if node.id == "__file__" and self.module.about.name != MAIN:
-            return ast.Constant(self.module.about.file)  # it runs where its files lie
+        about = self.module.about
+        special = {"__name__": about.name, "__file__": about.file}  # it runs where its files lie
+        if node.id in special and about.name != MAIN:
+            return ast.Constant(special[node.id])
         if node.id in self.module.modules:
             return self._object(self.module.modules[node.id])
         return ast.Name(self.module.calls.get(node.id, node.id), node.ctx)
@@ -329,15 +279,14 @@ class _Renamer(ast.NodeTransformer):
         module = self._module_of(node.value)
         if module is None:
             return self.generic_visit(node)
+        about = self.file.modules[module]
         if f"{module}.{node.attr}" in self.file.modules:
             return self._object(f"{module}.{node.attr}")
-        found = self.file.modules[module].calls.get(node.attr)
-        again = self.file.modules[module].modules.get(node.attr)
-        if found is None and again is not None:
-            return self._object(again)
-        if found is None or not isinstance(node.ctx, ast.Load):
-            raise CannotInlineError(module)
-        return ast.Name(found, node.ctx)
+        if node.attr in about.calls:
+            return ast.Name(about.calls[node.attr], node.ctx)
+        if node.attr in about.modules:
+            return self._object(about.modules[node.attr])
+        return ast.Attribute(self._object(module), node.attr, node.ctx)
 
     def _module_of(self, node: ast.expr) -> str | None:
         """The user's module that an expression such as `package.module` stands for."""
@@ -350,15 +299,13 @@ class _Renamer(ast.NodeTransformer):
                 return inner if inner in self.file.modules else None
         return None
 
-    def _object(self, module: str) -> ast.AST:
+    def _object(self, module: str) -> ast.expr:
         """A module as a value: an object with its names."""
         self.file.needs_types = True
         calls = self.file.modules[module].calls
         names = [ast.keyword(n, ast.Name(c, ast.Load())) for n, c in sorted(calls.items())]
-        made = ast.parse("types.SimpleNamespace()", mode="eval").body
-        assert isinstance(made, ast.Call)
-        made.keywords = names
-        return made
+        made = ast.parse("types.SimpleNamespace", mode="eval").body
+        return ast.Call(made, [], names)
 
     def visit_Import(self, node: ast.Import) -> ast.AST:
         kept = []
@@ -399,9 +346,7 @@ class _Renamer(ast.NodeTransformer):
         if wanted in other.modules:
             self.module.modules[name] = other.modules[wanted]
             return []
-        found = other.calls.get(wanted)
-        if found is None:
-            raise CannotInlineError(base)
+        found = other.calls.get(wanted, wanted)
         if not self._is_local(name) and name not in self.module.calls:
             self.module.calls[name] = found
             return []
@@ -427,7 +372,9 @@ def closed(modules: Sequence[UserModule], sources: Mapping[str, str], stays: set
     found, waiting = set(stays), list(stays)
     while waiting:
         module = about[waiting.pop()]
-        new = imports_of(module, sources[module.file], about.keys()) - found - {MAIN}
+        nodes = ast.walk(ast.parse(sources[module.file]))
+        imports = [_run_by(node, module.package) for node in nodes if isinstance(node, IMPORTS)]
+        new = about.keys() & set(chain.from_iterable(imports)) - found - {MAIN}
         found |= new
         waiting += new
     return found

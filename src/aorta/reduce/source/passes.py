@@ -4,14 +4,11 @@ the biggest saving first.
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
-from functools import partial
-from math import isqrt
-from operator import is_
+from functools import partial, wraps
+from itertools import islice
 
 from aorta.reduce.source.inline import prune
-from aorta.reduce.source.program import LOOPS, WITH, Edit, Program
-from aorta.reduce.source.stack import assignments, bound_by, first_of, one_turn, with_value
+from aorta.reduce.source.program import Edit, Pass, Program, UserFrame
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     all_blocks,
@@ -23,61 +20,69 @@ from aorta.reduce.source.tree import (
     has_run,
     is_in,
     keep_if,
-    locals_returned,
-    mend_blocks,
     names_read,
-    root_of,
-    size,
+    path_to,
+    replace_statement,
     statements,
     tail,
     tidy,
     used_by,
     without_users,
     written,
+    yields,
 )
 
-_LARGE = 100  # a number that may make it slow
-_FEW_ENTRIES = 6
+_MOST_RUNS = 20  # of one list
 _OF_WORKERS = {"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn"}
+_TYPES = {"dtype", "device"}  # may be what is wrong
 _SAYS = {"print", "debug", "info", "warning", "basicConfig", "flush"}
-_LEAVES = (ast.Break, ast.Continue)
+# The lists of a node that may be shorter.
+_LISTS: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.ClassDef: ("decorator_list", "bases"),
+    ast.FunctionDef: ("decorator_list",),
+    ast.Call: ("keywords",),
+    ast.List: ("elts",),
+}
 
 
-def never_executed(program: Program) -> Iterator[Edit]:
-    def made() -> str:
-        tree = ast.parse(program.text)
-        prune(tree, program.facts.executed, program.facts.frames)
-        return tidy(written(tree))
+def _at_once(change: Callable[[Program, ast.Module], None]) -> Pass:
+    """A pass of one edit, which `change` makes in the program's tree."""
 
+    @wraps(change)
+    def step(program: Program) -> Iterator[Edit]:
+        def made() -> str:
+            tree = ast.parse(program.text)
+            change(program, tree)
+            return tidy(written(tree))
+
+        yield "", made
+
+    return step
+
+
+@_at_once
+def never_executed(program: Program, tree: ast.Module) -> None:
     if program.facts.executed:
-        yield Edit("", made)
+        prune(tree, program.facts.executed, program.facts.frames)
 
 
-def without_effect(program: Program) -> Iterator[Edit]:
-    """What binds names and attributes that nothing reads, prints, or checks what did not fail: all
-    of it at once, then each kind.
-    """
-    kinds: tuple[type[ast.stmt], ...] = (ast.Assign, ast.FunctionDef, ast.Expr, ast.Assert)
-    for chosen in (kinds, *((kind,) for kind in kinds)):
-        names = " ".join(kind.__name__ for kind in chosen)
-        yield Edit(names, partial(_without_effect, program, chosen))
+@_at_once
+def in_one_process(_program: Program, tree: ast.Module) -> None:
+    """Loaders without workers: what fails in them then fails where it can be looked at."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            node.keywords = [k for k in node.keywords if k.arg not in _OF_WORKERS]
 
 
-def _without_effect(program: Program, kinds: tuple[type[ast.stmt], ...]) -> str:
-    tree = ast.parse(program.text)
+@_at_once
+def without_effect(program: Program, tree: ast.Module) -> None:
+    """What binds names and attributes that nothing reads, prints, or checks what did not fail."""
     every = statements(tree)
     kept = {id(every[number]) for number in program.on_the_way}
     left = len(every) + 1
     while len(statements(tree)) < left:
-        left = len(statements(tree))
-        read = names_read(tree)
-        keep_if(
-            tree,
-            lambda n, read=read: (  # type: ignore[misc]
-                id(n) in kept or not isinstance(n, kinds) or _has_effect(n, read)
-            ),
-        )
-    return tidy(written(tree))
+        left, read = len(statements(tree)), names_read(tree)
+        keep_if(tree, lambda n, read=read: id(n) in kept or _has_effect(n, read))  # type: ignore[misc]
 
 
 def _has_effect(node: ast.stmt, read: set[str]) -> bool:
@@ -96,90 +101,36 @@ def _has_effect(node: ast.stmt, read: set[str]) -> bool:
     return True
 
 
-def in_one_process(program: Program) -> Iterator[Edit]:
-    """Loaders without workers: what fails in them then fails where it can be looked at."""
-
-    def made() -> str:
-        tree = ast.parse(program.text)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
-                node.keywords = [k for k in node.keywords if k.arg not in _OF_WORKERS]
-        return tidy(written(tree))
-
-    yield Edit("", made)
-
-
-def unwrapped(program: Program) -> Iterator[Edit]:
-    """Every `with`, `try` and `if` by what of it ran, at once; then each loop by one turn."""
-    yield Edit("all", partial(_unwrapped_all, program))
-    for number, node in enumerate(statements(program.tree)):
-        if isinstance(node, LOOPS) and not _leaves(node):
-            head = ast.unparse(node).partition("\n")[0]
-            for with_value in (True, False):
-                make = partial(_one_turn, program, number, with_value)
-                yield Edit(f"{head} {with_value}", make)
-
-
-def _unwrapped_all(program: Program) -> str:
-    tree = ast.parse(program.text)
-    kept = set(map(id, _chosen_each_turn(program, tree)))
-    for block in list(all_blocks(tree)):
-        done: list[ast.stmt] = []
-        for node in block:
-            inner = None if id(node) in kept else _inside(node, program.facts.executed)
-            done += [node] if inner is None else inner
-        block[:] = done
-    mend_blocks(tree)
-    return tidy(written(tree))
-
-
-def _chosen_each_turn(program: Program, tree: ast.Module) -> list[ast.stmt]:
-    """What chooses anew in each turn of a loop that the failure is in: repaired, the loop would go
-    on. Also the conditions of a check of the user's own.
+@_at_once
+def results_left_out(program: Program, tree: ast.Module) -> None:
+    """What statements on the stack would have bound, where nothing behind them reads it: what a
+    function returned before it was cut may not be taken apart there.
     """
     every = statements(tree)
-    loops = [every[n] for n in program.on_the_way if isinstance(every[n], LOOPS)]
-    inside = [node for loop in loops for node in statements(loop)]
-    checks = [n for n in every if isinstance(n, ast.If) and ast.unparse(n.test) in program.kept]
-    return [*(node for node in inside if isinstance(node, ast.If)), *checks]
+    for node in (every[number] for number in program.on_the_way - program.in_loops):
+        if isinstance(node, ast.Assign) and not defined_by(node) & program.read_behind:
+            replace_statement(tree, node, [ast.Expr(node.value)])
 
 
-def _inside(node: ast.stmt, executed: frozenset[int]) -> list[ast.stmt] | None:
-    """What of a compound statement ran; None where both branches did, or it is a loop."""
-    if isinstance(node, WITH):
-        return [*bound_by(node), *node.body]
-    if isinstance(node, ast.Try):
-        return [*node.body, *node.orelse]
-    if isinstance(node, ast.If):
-        branches = (node.body, node.orelse)
-        ran = [block for block in branches if any(has_run(n, executed) for n in block)]
-        return ran[0] if len(ran) == 1 else None
-    return None
-
-
-def _one_turn(program: Program, number: int, with_value: bool) -> str:
-    tree = ast.parse(program.text)
-    loop = statements(tree)[number]
-    inner = list(loop.body)  # type: ignore[attr-defined]
-    if isinstance(loop, (ast.For, ast.AsyncFor)):
-        frames = [f for f in program.facts.frames if is_in(loop, f.line)]
-        use = with_value and frames
-        inner.insert(0, one_turn(program, loop, frames[-1]) if use else first_of(loop))
-    block = next(block for block in all_blocks(tree) if loop in block)
-    at = block.index(loop)
-    block[at : at + 1] = inner
+def _replaced(text: str, number: int, new: Sequence[ast.stmt]) -> str:
+    tree = ast.parse(text)
+    replace_statement(tree, statements(tree)[number], new)
     return as_text(tree.body)
 
 
-def _leaves(node: ast.stmt) -> bool:
-    """Whether a `break` or `continue` of this loop is in it."""
-    for block in blocks_of(node):
-        for inner in block:
-            if isinstance(inner, _LEAVES):
-                return True
-            if not isinstance(inner, (*LOOPS, *DEFINITIONS)) and _leaves(inner):
-                return True
-    return False
+def unwrapped(program: Program) -> Iterator[Edit]:
+    """Each compound statement by the one block of it that ran, a `try` by its body, a loop by one
+    turn. Not an `if` in a loop: repaired, the loop would go on, and choose anew.
+    """
+    for number, node in enumerate(statements(program.tree)):
+        blocks = [node.body] if isinstance(node, ast.Try) else list(blocks_of(node))
+        ran = [b for b in blocks if any(has_run(n, program.facts.executed) for n in b)]
+        chooses = isinstance(node, ast.If) and number in program.in_loops
+        leaves = any(isinstance(n, (ast.Break, ast.Continue)) for n in statements(node))
+        if len(ran) == 1 and not (chooses or leaves or isinstance(node, DEFINITIONS)):
+            inner = [*_given(node), *ran[0]]
+            head = ast.unparse(node).partition("\n")[0]
+            yield head, partial(_replaced, program.text, number, inner)
 
 
 def statements_left_out(program: Program) -> Iterator[Edit]:
@@ -187,19 +138,25 @@ def statements_left_out(program: Program) -> Iterator[Edit]:
     every = statements(program.tree)
     numbers = {id(node): number for number, node in enumerate(every)}
     runs: dict[tuple[int, ...], int] = {}
+    returned = program.read_behind
     for block in all_blocks(program.tree):
         free = [node for node in block if numbers[id(node)] not in program.on_the_way]
         # What a function gives back is looked for by its caller, or the function goes whole.
-        free = [node for node in free if not isinstance(node, ast.Return) or node.value is None]
-        length = len(free)
-        while length:
-            for at in range(0, len(free), length):
-                run = free[at : at + length]
-                runs[tuple(numbers[id(node)] for node in run)] = sum(map(size, run))
-            length //= 2
+        free = [n for n in free if not isinstance(n, ast.Return) or n.value is None]
+        free = [n for n in free if not defined_by(n) & returned and not yields(n)]
+        for run in _runs([numbers[id(node)] for node in free]):
+            runs[run] = sum(1 + len(statements(every[number])) for number in run)
     for chosen in sorted(runs, key=lambda run: (-runs[run], run)):
         key = "\n".join(ast.unparse(every[number]) for number in chosen)
-        yield Edit(key, partial(_left_out, program, chosen))
+        yield key, partial(_left_out, program, chosen)
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All of them, their halves, quarters and so on down to each."""
+    length = len(numbers)
+    while length:
+        yield from (tuple(numbers[at : at + length]) for at in range(0, len(numbers), length))
+        length //= 2
 
 
 def _left_out(program: Program, run: Sequence[int]) -> str | None:
@@ -207,244 +164,135 @@ def _left_out(program: Program, run: Sequence[int]) -> str | None:
     every = statements(tree)
     kept = {id(every[number]) for number in program.on_the_way}
     gone = {id(every[number]) for number in run}
-    returned = locals_returned(tree)
     keep_if(tree, lambda node: id(node) not in gone)
     text = without_users(tree, kept, attributes_set(program.tree))
-    left = set(map(id, statements(tree)))
-    if text is None or any(end in left for end, _ in returned - locals_returned(tree)):
-        return None
-    return tidy(text)
-
-
-def functions_inlined(program: Program) -> Iterator[Edit]:
-    """A plain function that is called once, as a statement, by its body."""
-    for node in program.tree.body:
-        if isinstance(node, ast.FunctionDef) and not node.decorator_list:
-            yield Edit(node.name, partial(_inlined, program.text, node.name))
-
-
-def _inlined(text: str, name: str) -> str | None:
-    tree = ast.parse(text)
-    function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
-    uses = [n for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == name]
-    if len(uses) != 1:
-        return None
-    for block in all_blocks(tree):
-        for at, node in enumerate(block):
-            call = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
-            if isinstance(call, ast.Call) and call.func is uses[0]:
-                body = _body_for(function, call, node)
-                if body is None:
-                    return None
-                block[at : at + 1] = body
-                tree.body.remove(function)
-                return tidy(written(tree))
-    return None
-
-
-def _body_for(function: ast.FunctionDef, call: ast.Call, node: ast.stmt) -> list[ast.stmt] | None:
-    returns = [n for n in statements(function) if isinstance(n, ast.Return)]
-    yields = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
-    bound = assignments(function, call.args, call.keywords)
-    if yields or bound is None or any(one is not function.body[-1] for one in returns):
-        return None
-    body = [n for n in function.body if not isinstance(n, (ast.Global, ast.Nonlocal))]
-    if returns:
-        last = returns[0].value or ast.Constant(None)
-        ends = ast.Assign(node.targets, last) if isinstance(node, ast.Assign) else ast.Expr(last)
-        body[-1] = ends
-    return [*bound, *body]
-
-
-# -- inside statements
-
-
-def values_seen(program: Program) -> Iterator[Edit]:
-    """What an assignment was seen to make, instead of how it is made."""
-    for frame in program.facts.frames:
-        scope = function_at(program.tree, frame.function, frame.line)
-        if scope is None and frame.function != "<module>":
-            continue
-        inside = {id(node) for node in statements(scope or program.tree)}
-        for number, node in enumerate(statements(program.tree)):
-            seen = with_value(program, node, frame) if id(node) in inside else node
-            if ast.unparse(seen) != ast.unparse(node):
-                yield Edit(ast.unparse(node), partial(_replaced, program.text, number, seen))
-
-
-def _replaced(text: str, number: int, new: ast.stmt) -> str:
-    tree = ast.parse(text)
-    old = statements(tree)[number]
-    for block in all_blocks(tree):
-        block[:] = [new if node is old else node for node in block]
-    return as_text(tree.body)
-
-
-class _Replaced(ast.NodeTransformer):
-    """Puts an expression in the place of the calls that fit."""
-
-    def __init__(self, fits: Callable[[ast.Call], bool], value: str) -> None:
-        self.fits, self.value = fits, value
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        if self.fits(node):
-            return ast.parse(self.value, mode="eval").body
-        return self.generic_visit(node)
+    return tidy(text) if text is not None else None
 
 
 def files_as_texts(text: str, content: str) -> Iterator[str]:
     """With the content of a file in the place of one that is opened or read there."""
     for number, node in enumerate(ast.walk(ast.parse(text))):
-        if isinstance(node, ast.Call) and tail(node.func) in {"open", "read_text"}:
-            reads = tail(node.func) == "read_text"
-            value = repr(content) if reads else f"io.StringIO({content!r})"
+        made = {"open": "io.StringIO", "read_text": "str"}
+        if isinstance(node, ast.Call) and tail(node.func) in made:
             tree = ast.parse(text)
-            _Replaced(partial(is_, list(ast.walk(tree))[number]), value).visit(tree)
-            head = [] if reads else ast.parse("import io").body
-            yield tidy(written(ast.Module([*head, *tree.body], [])))
-
-
-def modules_as_identity(program: Program) -> Iterator[Edit]:
-    """A module of the user's that need not do anything, by torch's that does nothing."""
-    for node in program.tree.body:
-        bases = [tail(base) for base in node.bases] if isinstance(node, ast.ClassDef) else []
-        if isinstance(node, ast.ClassDef) and "Module" in bases:
-            yield Edit(node.name, partial(_as_identity, program.text, node.name))
-
-
-def _as_identity(text: str, name: str) -> str:
-    tree = ast.parse(text)
-    _Replaced(lambda call: getattr(call.func, "id", "") == name, "torch.nn.Identity()").visit(tree)
-    return as_text(tree.body)
+            call = list(ast.walk(tree))[number]
+            assert isinstance(call, ast.Call)
+            call.func = ast.parse(made[tail(node.func)], mode="eval").body
+            call.args, call.keywords = [ast.Constant(content)], []
+            yield as_text(tree.body)
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
-    """Decorators, turns, keywords, halves of lists and dicts, large numbers; one at a time. Not
-    those of a `return` that never ran: no trial would show that they are needed.
-    """
-    returns = [node for node in statements(program.tree) if isinstance(node, ast.Return)]
-    never_ran = [node for node in returns if not has_run(node, program.facts.executed)]
-    kept = {id(part) for node in never_ran for part in ast.walk(node)}
-    for change in (_listed, _once, _keywords, _entries, _smaller):
-        for number, node in enumerate(ast.walk(program.tree)):
-            for count in range(8 if id(node) not in kept else 0):
-                # A change gives a node new lists, so that one of a copy leaves the node as it is.
-                said = change(copy(node), count)
-                if not said:
-                    break
-                make = partial(_changed, program.text, change, number, count)
-                yield Edit(f"{change.__name__} {said}", make)
+    """Decorators, bases, keywords, entries of lists; of many, larger parts alone."""
+    kept = {id(part) for node in program.never_returned for part in ast.walk(node)}
+    for number, node in enumerate(ast.walk(program.tree)):
+        for name in _LISTS.get(type(node), ()) if id(node) not in kept else ():
+            parts = getattr(node, name)
+            free = [n for n, p in enumerate(parts) if getattr(p, "arg", "") not in _TYPES]
+            for out in islice(_runs(free), _MOST_RUNS):
+                key = f"{name} {out} {[ast.unparse(part) for part in parts]}"
+                yield key, partial(_shortened, program.text, number, name, out)
 
 
-def _changed(text: str, change: Callable[[ast.AST, int], str], number: int, count: int) -> str:
+def _shortened(text: str, number: int, name: str, out: Sequence[int]) -> str:
     tree = ast.parse(text)
-    change(list(ast.walk(tree))[number], count)
+    node = list(ast.walk(tree))[number]
+    setattr(node, name, [p for n, p in enumerate(getattr(node, name)) if n not in out])
     return tidy(written(tree))
 
 
-def _listed(node: ast.AST, count: int) -> str:
-    """A decorator, or a base of a class."""
-    if not isinstance(node, DEFINITIONS):
-        return ""
-    parts = [*node.decorator_list, *getattr(node, "bases", ())]
-    if len(parts) <= count:
-        return ""
-    gone = parts[count]
-    node.decorator_list = [part for part in node.decorator_list if part is not gone]
-    if isinstance(node, ast.ClassDef):
-        node.bases = [part for part in node.bases if part is not gone]
-    return f"{node.name} {ast.unparse(gone)}"
+# -- from inside
 
 
-def _entries(node: ast.AST, count: int) -> str:
-    """The later half of a literal, then the first; of a few entries then one after the other. A
-    single entry of a dict goes, too.
+def from_inside(program: Program) -> Iterator[Edit]:
+    """The failing statement of a function on the stack by itself, the innermost function first:
+    its variables, or the function's parameters, as they were seen.
     """
-    if isinstance(node, ast.Dict):
-        numbers = range(len(node.keys))
-    elif isinstance(node, ast.List) and isinstance(node.ctx, ast.Load):
-        numbers = range(len(node.elts))
-    else:
-        return ""
-    half = len(numbers) // 2
-    ways: list[Sequence[int]] = [numbers[:half], numbers[half:]] if half else []
-    if len(numbers) == 1 and isinstance(node, ast.Dict):
-        ways = [()]
-    if 2 < len(numbers) <= _FEW_ENTRIES:
-        ways += [[number for number in numbers if number != out] for out in numbers]
-    if count >= len(ways):
-        return ""
-    said = f"{count} {ast.unparse(node)}"
-    if isinstance(node, ast.Dict):
-        node.keys = [node.keys[number] for number in ways[count]]
-        node.values = [node.values[number] for number in ways[count]]
-    else:
-        node.elts = [node.elts[number] for number in ways[count]]
-    return said
+    frames = [frame for frame in program.facts.frames if frame.function[0] != "<"]
+    for depth, frame in reversed(list(enumerate(frames))):
+        for is_whole in (False, True):
+            make = partial(_inside, program, frame, is_whole)
+            yield f"{depth} {is_whole}", make
 
 
-def _once(node: ast.AST, count: int) -> str:
-    """The turns of `range(n)`."""
-    said = ast.unparse(node) if isinstance(node, ast.Call) else ""
-    if count or not isinstance(node, ast.Call) or said == "range(1)":
-        return ""
-    if tail(node.func) != "range" or len(node.args) != 1:
-        return ""
-    node.args = [ast.Constant(1)]
-    return said
+def _inside(program: Program, frame: UserFrame, is_whole: bool) -> str | None:
+    """`is_whole`: with what the function did before, from its parameters on."""
+    tree = ast.parse(program.text)
+    scope = function_at(tree, frame.function, frame.line)
+    way = path_to(scope, frame.line) if scope is not None else []
+    if scope is None or not way:
+        return None
+    done, failing = _line_to(program, way)
+    if any(map(yields, [*done, failing])):
+        return None
+    names = {one.arg for one in [*scope.args.args, *scope.args.kwonlyargs]}
+    if not is_whole:
+        names = names.union(*map(defined_by, done))
+    seen = [
+        ast.parse(f"{name} = {value}").body[0]
+        for name, value in frame.values.items()
+        if name in names and (_is_made(value) or program.may_stand(value))
+    ]
+    lines = {frame.line for frame in program.facts.frames}
+    before = [
+        node
+        for node in tree.body
+        if isinstance(node, DEFINITIONS) or not any(is_in(node, line) for line in lines)
+    ]
+    return as_text(_needed([*before, *seen, *(done if is_whole else []), failing]))
 
 
-def _keywords(node: ast.AST, count: int) -> str:
-    """All of a call, then each; not types of numbers and devices, which may be what is wrong."""
-    if not isinstance(node, ast.Call):
-        return ""
-    free = [k for k in node.keywords if k.arg not in {"dtype", "device"}]
-    if not free or count > len(free) or (count == 1 == len(free)):
-        return ""
-    said = f"{count} {ast.unparse(node)}"
-    gone = free if count == 0 else [free[count - 1]]
-    node.keywords = [keyword for keyword in node.keywords if keyword not in gone]
-    return said
+def _is_made(value: str) -> bool:
+    """Whether it is a call of a class of the user's."""
+    return value.partition("(")[0].isidentifier() and value.endswith(")")
 
 
-def _smaller(node: ast.AST, count: int) -> str:
-    """A large number by one, or by its root."""
-    if count > 1 or not isinstance(node, ast.Constant) or type(node.value) is not int:
-        return ""
-    if not _LARGE <= node.value < 1 << 62:
-        return ""
-    said = f"{count} {node.value}"
-    node.value = 1 if count == 0 else isqrt(node.value)
-    return said
+def _line_to(
+    program: Program, way: Sequence[tuple[list[ast.stmt], int]]
+) -> tuple[list[ast.stmt], ast.stmt]:
+    """What a function did before its failing statement, a loop once, and that statement; a check
+    stays under its condition.
+    """
+    found: list[ast.stmt] = []
+    for block, index in way:
+        found += block[:index]
+        node = block[index]
+        if isinstance(node, ast.If) and ast.unparse(node.test) in program.kept:
+            return found, node
+        if block is not way[-1][0]:
+            found += _given(node)
+    if isinstance(node, ast.Return):
+        return found, ast.Expr(node.value or ast.Constant(None))
+    for block in blocks_of(node):
+        block[:] = [ast.Pass()]
+    return found, node
 
 
-def copies_left_out(program: Program) -> Iterator[Edit]:
-    """Names of the top level that stand for another name, or an attribute, by that."""
-    yield Edit("", partial(_without_copies, program.text))
+def _given(node: ast.stmt) -> list[ast.stmt]:
+    """What the head of a statement binds: the context of a `with`, the first turn of a loop."""
+    match node:
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            named = [(item.optional_vars, item.context_expr) for item in items]
+            return [ast.Assign([name], value) for name, value in named if name is not None]
+        case ast.For(target=target, iter=items) | ast.AsyncFor(target=target, iter=items):
+            return ast.parse(f"{ast.unparse(target)} = next(iter({ast.unparse(items)}))").body
+    return []
 
 
-def _without_copies(text: str) -> str:
-    tree = ast.parse(text)
-    copies: dict[str, ast.expr] = {}
-    body: list[ast.stmt] = []
-    for whole in tree.body:
-        if isinstance(whole, (*DEFINITIONS, ast.Import, ast.ImportFrom)):
-            body.append(whole)
-            continue
-        node = _Inserted(copies).visit(whole)
-        for name in defined_by(node):
-            copies = {n: v for n, v in copies.items() if n != name and name not in used_by(v)}
-        copied = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-        if copied and isinstance(root_of(node.value), ast.Name):
-            copies[node.targets[0].id] = node.value
-        else:
-            body.append(node)
-    return tidy(written(ast.Module(body, [])))
+def _needed(line: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Of a straight line the statements that make what the last one needs, and the last one."""
+    *before, failing = line
+    needed = used_by(failing)
+    made = [failing]
+    for node in reversed(before):
+        if _changed_by(node) & needed:
+            made.insert(0, node)
+            needed |= used_by(node)
+    return made
 
 
-class _Inserted(ast.NodeTransformer):
-    def __init__(self, values: dict[str, ast.expr]) -> None:
-        self.values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self.values.get(node.id, node) if isinstance(node.ctx, ast.Load) else node
+def _changed_by(node: ast.stmt) -> set[str]:
+    """The names that a statement binds, or whose attributes or items it sets."""
+    parts = [p for p in ast.walk(node) if isinstance(p, (ast.Attribute, ast.Subscript))]
+    stored = [part for part in parts if isinstance(part.ctx, ast.Store)]
+    return defined_by(node).union(*map(used_by, stored))

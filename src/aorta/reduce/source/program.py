@@ -3,22 +3,23 @@
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from aorta.reduce.source.tree import (
     Function,
     blocks_of,
-    count_lines,
     defined_by,
     function_at,
+    has_run,
     is_in,
     path_to,
-    printed_lines,
     statements,
-    stores_in,
     tail,
     tail_at,
     undefined,
@@ -26,10 +27,8 @@ from aorta.reduce.source.tree import (
 )
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-WITH = (ast.With, ast.AsyncWith)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
-_TYPE_OF_NUMBERS = re.compile(r"(?:dtype=(?:torch\.|')|device\('?)(\w+)")
-_OTHER_NAME = {"float64": "double", "float16": "half", "int64": "long", "int32": "int"}
+_TYPE_OF_NUMBERS = re.compile(r"dtype|device|scalar type|double|half|long|(float|int)\d")
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,8 @@ class UserFrame:
 
     file: str
     function: str
-    first_line: int
     line: int
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(default_factory=dict)
     position: Sequence[int] | None = None  # first and last line, first and last column
     operands: Sequence[str] = ()  # what the statement read: kinds, shapes and types
     largest: int | None = None  # integer that it read, where an index was out of range
@@ -68,72 +66,53 @@ class TraceFacts:
     in_library: bool = False  # a library's function raised it
 
     @property
-    def is_seen(self) -> bool:
-        """Whether the hook saw it fail; of a worker process there is the traceback's text alone."""
-        return bool(self.frames) and self.frames[-1].first_line > 0
-
-    @property
     def executed(self) -> frozenset[int]:
         """The lines of the one file of a program that has one."""
         return frozenset().union(*self.lines.values())
 
 
-def read_facts(lines: Iterable[str]) -> TraceFacts:
-    """A line that was cut short, by a process that was killed, is left out."""
+def read_facts(place: Path) -> TraceFacts:
+    """Empty where the hook wrote nothing; a line that was cut short, by a process that was killed,
+    is left out.
+    """
+    found: dict[str, list[Any]] = defaultdict(list)
+    for text in place.read_text("utf-8", "replace").splitlines() if place.is_file() else ():
+        with suppress(ValueError):
+            for key, value in json.loads(text).items():
+                found[key].append(value)
     modules: dict[str, UserModule] = {}
-    argv: tuple[str, ...] = ()
-    executed: dict[str, set[int]] = {}
-    opened: dict[str, None] = {}
-    raised: Mapping[str, Any] = {}
-    for text in lines:
-        try:
-            said = json.loads(text)
-        except ValueError:
-            continue
-        match said:
-            case {"module": [name, file, package], "argv": words}:
-                modules.setdefault(file, UserModule(name, file, package))
-                argv = argv or tuple(words)
-            case {"line": [file, number]}:
-                executed.setdefault(file, set()).add(number)
-            case {"opened": file}:
-                opened[file] = None
-            case {"raised": content}:
-                raised = content
+    for name, file, package in found["module"]:
+        modules.setdefault(file, UserModule(name, file, package))
+    executed: dict[str, set[int]] = defaultdict(set)
+    for file, number in found["line"]:
+        executed[file].add(number)
+    raised: Mapping[str, Any] = next(reversed(found["raised"]), {})
     return TraceFacts(
         tuple(modules.values()),
-        argv,
+        tuple(next(iter(found["argv"]), ())),
         {file: frozenset(numbers) for file, numbers in executed.items()},
-        tuple(opened),
+        tuple(dict.fromkeys(found["opened"])),
         str(raised.get("message", "")),
         tuple(UserFrame(**frame) for frame in raised.get("frames", ())),
         bool(raised.get("in_library")),
     )
 
 
-@dataclass(frozen=True)
-class Edit:
-    """One way to change a program. `key` names it: what was refused under this name is not even
-    made again. `make` brings the whole changed text, or None where the edit cannot be made.
-    """
-
-    key: str
-    make: Callable[[], str | None]
+# One way to change a program. Its name: what was refused under it is not even made again; and what
+# brings the whole changed text, or None where the edit cannot be made.
+Edit = tuple[str, Callable[[], str | None]]
 
 
 @dataclass(frozen=True)
 class Program:
     """`kept` are statements that every candidate must hold: the user's own check, where that is
-    what fails; `stores` how many statements set an entry of the container that lacks one, of which
-    any may be the one that stores the wrong thing. Values of configurations may stand for what made
-    them; where it is `free`, any: the less, the more of what makes the failure stays in sight.
+    what fails; those that set an entry of the container that lacks one, of which any may be the one
+    that stores the wrong thing.
     """
 
     text: str
     facts: TraceFacts
     kept: tuple[str, ...] = ()
-    stores: tuple[str, int] = ("", 0)
-    free: bool = False
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -150,20 +129,34 @@ class Program:
             if any(is_in(node, line) for line in lines)
         )
 
+    @cached_property
+    def never_returned(self) -> list[ast.Return]:
+        """Of functions that failed: what they return once repaired. No trial shows what of it is
+        needed.
+        """
+        returns = [node for node in statements(self.tree) if isinstance(node, ast.Return)]
+        return [node for node in returns if not has_run(node, self.facts.executed)]
+
+    @cached_property
+    def read_behind(self) -> set[str]:
+        """The names that these read."""
+        return set().union(*map(used_by, self.never_returned), set())
+
+    @cached_property
+    def in_loops(self) -> frozenset[int]:
+        """The numbers of the statements in a loop."""
+        every = statements(self.tree)
+        inside = {id(n) for loop in every if isinstance(loop, LOOPS) for n in statements(loop)}
+        return frozenset(number for number, node in enumerate(every) if id(node) in inside)
+
     def may_stand(self, value: str) -> bool:
         """Whether this value may stand for what made it. Where a check of the user's own fails,
-        only configurations may: it would fail for nothing otherwise.
+        only configurations may: it would fail for nothing otherwise. One with a type of numbers or
+        a device may not where the failure's words name such.
         """
-        freely = self.free and not self.kept
-        return (freely or value.startswith(_OF_A_CONFIGURATION)) and not self._is_blamed(value)
-
-    def _is_blamed(self, value: str) -> bool:
-        """Whether the failure's words name the type of numbers, or the device, that it has."""
-        message = self.facts.message.lower()
-        types = _TYPE_OF_NUMBERS.findall(value)
-        return any(
-            word in message for name in types for word in (name, _OTHER_NAME.get(name, name))
-        )
+        has_type = "dtype=" in value or "device(" in value
+        is_blamed = has_type and _TYPE_OF_NUMBERS.search(self.facts.message.lower())
+        return not is_blamed and (not self.kept or value.startswith(_OF_A_CONFIGURATION))
 
 
 Pass = Callable[[Program], Iterator[Edit]]
@@ -176,21 +169,15 @@ def candidates(
     what must stay, are added to `refused`.
     """
     for step in steps:
-        for edit in step(program):
-            key = f"{step.__name__}: {edit.key}"
+        for name, make in step(program):
+            key = f"{step.__name__}: {name}"
             if key in refused:
                 continue
-            text = edit.make()
-            if text and _is_smaller(text, program.text) and _is_whole(text, program):
+            text = make()
+            if text and text != program.text and _is_whole(text, program):
                 yield key, text
             else:
                 refused.add(key)
-
-
-def _is_smaller(text: str, before: str) -> bool:
-    """Other than before, and without a long literal that takes more lines than it saves."""
-    literals, known = (printed_lines(one) - count_lines(one) for one in (text, before))
-    return text != before and (literals <= known or printed_lines(text) <= printed_lines(before))
 
 
 def _is_whole(text: str, program: Program) -> bool:
@@ -199,11 +186,7 @@ def _is_whole(text: str, program: Program) -> bool:
             return False
     except SyntaxError:
         return False
-    tree = ast.parse(text)
-    container, count = program.stores
-    if count and len(stores_in(tree, container)) < count:
-        return False
-    nodes = statements(tree) if program.kept else []
+    nodes = statements(ast.parse(text)) if program.kept else []
     there = {ast.unparse(node) for node in nodes}
     there |= {ast.unparse(node.test) for node in nodes if isinstance(node, ast.If)}
     return all(one in there for one in program.kept)
@@ -214,10 +197,13 @@ def must_hold(program: Program) -> Program:
     facts, container = program.facts, ""
     if facts.frames and not facts.in_library:
         container = tail_at(program.tree, facts.frames[-1].position or ())
-    container, is_item, _ = container.rpartition("[]")
-    stores = stores_in(program.tree, container) if is_item else []
-    ran = [node for node in stores if node.lineno in facts.executed]
-    return replace(program, kept=_kept_in(program), stores=(container, len(ran)))
+    stores = [
+        ast.unparse(node)
+        for node in statements(program.tree)
+        if isinstance(node, ast.Assign) and node.lineno in facts.executed
+        if container.endswith("[]") and container in map(tail, node.targets)
+    ]
+    return replace(program, kept=(*_kept_in(program), *stores))
 
 
 def _kept_in(program: Program) -> tuple[str, ...]:
@@ -249,16 +235,11 @@ def _kept_in(program: Program) -> tuple[str, ...]:
 
 def _exit_in(program: Program) -> UserFrame | None:
     """Where a program ended itself, without an exception that the hook saw; None if it did not."""
-    lines = [n.lineno for n in statements(program.tree) if _exits(n)]
-    ran = [line for line in lines if line in program.facts.executed]
-    if not ran:
-        return None
-    around = [
-        node.name
-        for node in ast.walk(program.tree)
-        if isinstance(node, Function) and is_in(node, ran[-1])
-    ]
-    return UserFrame("", around[-1] if around else "", 0, ran[-1], {})
+    exits = [n.lineno for n in statements(program.tree) if _exits(n)]
+    line = max((line for line in exits if line in program.facts.executed), default=0)
+    functions = [node for node in ast.walk(program.tree) if isinstance(node, Function)]
+    around = ["", *(node.name for node in functions if is_in(node, line))]
+    return UserFrame("", around[-1], line) if line else None
 
 
 def _exits(node: ast.stmt) -> bool:

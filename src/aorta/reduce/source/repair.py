@@ -2,21 +2,21 @@
 which must then end well.
 
 A fix is read as pairs of Python trees, from whole statements down to the expression that differs.
-The largest that the script still holds is put right there; a variable may be called otherwise.
+The largest that the script still holds, as it was written, is put right there.
 """
 
 import ast
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from itertools import takewhile
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
-from aorta.reduce.source.tree import blocks_of, root_of, tail, written
+from aorta.reduce.source.tree import blocks_of, written
 
 Level = tuple[Sequence[ast.AST], Sequence[ast.AST]]  # what is wrong, and what is right
 Fix = tuple[Level, ...]  # of one difference, the outermost first
@@ -80,17 +80,15 @@ def _differences(wrong: ast.AST, right: ast.AST, above: Fix) -> Iterator[Fix]:
 
 def _run(old: list[ast.AST], new: list[ast.AST]) -> Level:
     """The statements of one block that differ; where some are only added, with a neighbour."""
-    texts = [[ast.dump(node) for node in nodes] for nodes in (old, new)]
-    first = _count_alike(*texts)
-    last = _count_alike(*(reversed(text[first:]) for text in texts))
-    if first + last == len(old) and old:
-        first, last = (first - 1, last) if first else (first, last - 1)
-    return old[first : len(old) - last], new[first : len(new) - last]
-
-
-def _count_alike(some: Iterable[str], others: Iterable[str]) -> int:
-    """How many are the same from the beginning on."""
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))))
+    before, after = ([ast.dump(node) for node in nodes] for nodes in (old, new))
+    steps = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    changed = [step for step in steps if step[0] != "equal"]
+    (_, first, _, first_new, _), (_, _, last, _, last_new) = changed[0], changed[-1]
+    if first == last and first:
+        first, first_new = first - 1, first_new - 1
+    elif first == last and old:
+        last, last_new = last + 1, last_new + 1
+    return old[first:last], new[first_new:last_new]
 
 
 def repaired(script: str, fixes: Sequence[Fix]) -> str | None:
@@ -112,75 +110,24 @@ def _put_right(tree: ast.Module, fix: Fix) -> bool:
 
 
 class _PutRight(ast.NodeTransformer):
-    """Puts `right`, with the variables as they are called there, wherever `wrong` stands."""
+    """Puts `right` wherever `wrong` stands."""
 
     def __init__(self, wrong: Sequence[ast.AST], right: Sequence[ast.AST]) -> None:
-        self.wrong, self.right = wrong, right
+        self.wrong, self.right = _text(wrong), right
+        self.is_statement, self.length = isinstance(wrong[0], ast.stmt), len(wrong)
         self.places = 0
 
     def visit(self, node: ast.AST) -> Any:
-        if isinstance(self.wrong[0], ast.stmt):
-            for block in blocks_of(node):
-                for at in range(len(block) - len(self.wrong), -1, -1):
-                    run = block[at : at + len(self.wrong)]
-                    if (new := self._instead_of(run)) is not None:
-                        block[at : at + len(run)] = new
-        elif isinstance(node, ast.expr) and (new := self._instead_of([node])) is not None:
-            return new[0]
+        for block in blocks_of(node) if self.is_statement else ():
+            for at in range(len(block) - self.length, -1, -1):
+                if _text(block[at : at + self.length]) == self.wrong:
+                    self.places += 1
+                    block[at : at + self.length] = deepcopy(self.right)  # type: ignore[arg-type]
+        if isinstance(node, ast.expr) and not self.is_statement and _text([node]) == self.wrong:
+            self.places += 1
+            return deepcopy(self.right[0])
         return self.generic_visit(node)
 
-    def _instead_of(self, nodes: Sequence[ast.AST]) -> list[Any] | None:
-        called: dict[str, ast.AST] = {}
-        pairs = zip(self.wrong, nodes, strict=True)
-        if not all(_is_alike(wrong, node, called) for wrong, node in pairs):
-            return None
-        self.places += 1
-        return [_Called(called).visit(deepcopy(node)) for node in self.right]
 
-
-def _is_alike(wrong: Any, node: Any, called: dict[str, ast.AST]) -> bool:
-    """Whether it is the same but for what variables are called: a name may be another name, an
-    attribute of something or a constant; an attribute may be of something else.
-    """
-    if isinstance(wrong, (ast.Name, ast.Attribute)) and isinstance(node, ast.expr):
-        is_chain = isinstance(root_of(node), ast.Name)
-        same = is_chain and tail(wrong) == tail(node)
-        if not same and not (
-            isinstance(wrong, ast.Name) and (is_chain or isinstance(node, ast.Constant))
-        ):
-            return False
-        known = called.setdefault(ast.unparse(wrong), node)
-        _note_owners(wrong, node, called)
-        return ast.unparse(known) == ast.unparse(node)
-    if type(wrong) is not type(node):
-        return False
-    if isinstance(wrong, ast.Call) and tail(wrong.func) != tail(node.func):
-        return False
-    if isinstance(wrong, ast.AST):
-        fields = [f for f in wrong._fields if f not in {"ctx", "kind", "type_comment"}]
-        return all(_is_alike(getattr(wrong, f), getattr(node, f), called) for f in fields)
-    if isinstance(wrong, list):
-        pairs = zip(wrong, node, strict=False)
-        return len(wrong) == len(node) and all(_is_alike(a, b, called) for a, b in pairs)
-    return bool(wrong == node)
-
-
-def _note_owners(wrong: ast.expr, node: ast.expr, called: dict[str, ast.AST]) -> None:
-    """Where `batch.T` stands for `X.T`, `batch` stands for `X`."""
-    while isinstance(wrong, ast.Attribute) and isinstance(node, ast.Attribute):
-        if wrong.attr != node.attr:
-            return
-        wrong, node = wrong.value, node.value
-        called.setdefault(ast.unparse(wrong), node)
-
-
-class _Called(ast.NodeTransformer):
-    def __init__(self, called: dict[str, ast.AST]) -> None:
-        self.called = called
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return deepcopy(self.called.get(node.id, node))
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        known = self.called.get(ast.unparse(node))
-        return deepcopy(known) if known is not None else self.generic_visit(node)
+def _text(nodes: Sequence[ast.AST]) -> list[str]:
+    return [ast.unparse(node) for node in nodes]

@@ -2,7 +2,6 @@
 what they amount to.
 """
 
-import ast
 import os
 import platform
 import shutil
@@ -25,11 +24,11 @@ from aorta.reduce.experiment import DATA, PLACE, ImpatientJudges, ReductionExper
 from aorta.reduce.files import WorkloadFiles, requirements, requirements_text
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.shrunken import Reproducer
-from aorta.reduce.source.inline import MAIN, CannotInlineError, closed, inlined, unreached
-from aorta.reduce.source.program import TraceFacts, UserModule
+from aorta.reduce.source.inline import MAIN, closed, inlined, unreached
+from aorta.reduce.source.program import TraceFacts, UserModule, read_facts
 from aorta.reduce.source.repair import Fix, fixes_of_patch, repaired
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
-from aorta.reduce.source.tree import count_lines, tidy
+from aorta.reduce.source.tree import count_lines
 from aorta.reduce.source.trials import (
     FACTS,
     ORIGINAL,
@@ -39,10 +38,9 @@ from aorta.reduce.source.trials import (
     SourceOracle,
     entry_of,
     facts_file,
+    failing_statement,
     keep_facts,
     lay_out,
-    read_facts_of,
-    told_by,
 )
 from aorta.reduce.spec import source_axis
 from aorta.search.reduction import Reduction, Status
@@ -50,9 +48,8 @@ from aorta.workloads.trial import workload_experiment
 
 _MOST_BYTES = 64 << 20  # of a data file that may lie beside the script, copied for every trial
 _MOST_IN_SCRIPT = 2000  # bytes of a file that may stand in the script
-_FORMAT_SECONDS = 20
 _TRACED = 4  # times as long as it took untraced
-_HOOK = Path(__file__).with_name("hook") / "sitecustomize.py"
+_HOOK = Path(__file__).with_name("hook")
 
 
 def check_source(plan: ReducePlan) -> tuple[EntryScript, list[Fix]]:
@@ -137,20 +134,11 @@ class SourceRun:
         traced = {
             "AORTA_SOURCE_FACTS": f"{DATA}/{FACTS}",
             "AORTA_SOURCE_ROOT": str(root) if is_original else f"{DATA}/{PROGRAM}",
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(self._hook()), before])),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(_HOOK), before])),
         }
         slower = trial.timeout and trial.timeout * (_TRACED if is_original else 1)
         env = {**trial.env, **traced}
         return replace(trial, env=env, watch=self.oracle.watch(), timeout=slower)
-
-    def _hook(self) -> Path:
-        """One for all trials, so that their environments are alike."""
-        hook = self.private.absolute() / "source" / "hook"
-        if not (hook / _HOOK.name).is_file():
-            with writing(hook):
-                hook.mkdir(parents=True, exist_ok=True)
-                shutil.copy(_HOOK, hook)
-        return hook
 
     def keeping(self, keep: Keep) -> Keep:
         """Keeps what a trial showed before the trial's files are cleared away."""
@@ -168,7 +156,7 @@ class SourceRun:
         return self.private / "source" / f"{digest}.{replica}.jsonl"
 
     def _facts(self, digest: str, replica: int = 0) -> TraceFacts:
-        return read_facts_of(self._facts_place(digest, replica))
+        return read_facts(self._facts_place(digest, replica))
 
     def begin(self) -> str:
         """The search, once the original was traced; why there is none, in words, otherwise."""
@@ -177,14 +165,11 @@ class SourceRun:
         modules = with_main(facts.modules, self.entry)
         if not any(module.name == MAIN for module in modules):
             return "its source stays as it is: the program could not be traced"
-        large = self._too_large(facts)
-        if large is not None:
-            return (
-                f"its source stays as it is: it reads {large}, of more than 64 MiB: make its data "
-                "smaller first, without --source"
-            )
-        told = told_by(facts, again, self._source)
-        self._oracle = SourceOracle(self.experiment.oracle, self.failure, told)
+        for name in self._data(facts):
+            if self._file(name).stat().st_size > _MOST_BYTES:
+                return f"its source stays as it is: it reads {name}, of more than 64 MiB"
+        failing = failing_statement(facts, again, self._source)
+        self._oracle = SourceOracle(self.experiment.oracle, self.failure, failing)
         self.initial_lines = sum(map(count_lines, sources.values()))
         self.initial_files = len(sources) + len(self._data(facts))
         self.search = SourceSearch(
@@ -225,26 +210,17 @@ class SourceRun:
         names = dict.fromkeys((*(str(f.relative_to(laid_out)) for f in made), *facts.opened))
         return tuple(n for n in names if n not in modules and self._file(n).is_file())
 
-    def _too_large(self, facts: TraceFacts) -> str | None:
-        large = (n for n in self._data(facts) if self._file(n).stat().st_size > _MOST_BYTES)
-        return next(large, None)
-
     def _one_file(
         self, modules: Sequence[UserModule], sources: dict[str, str], facts: TraceFacts
     ) -> Iterator[Candidate]:
-        """Everything in one file, without what never ran; with it; else the entry script with every
-        other module left beside it. Modules that cannot be inlined lie there anyway.
+        """Everything in one file, but for modules that are imported by their text and what these
+        import; else the entry script with every other module left beside it.
         """
-        about = {module.name: module for module in modules}
-        must = unreached(modules, sources)
-        for beside in (must, set(about) - {MAIN}):
+        for beside in (unreached(modules, sources), {m.name for m in modules} - {MAIN}):
             stays = closed(modules, sources, beside)
-            for ran in (facts, None):
-                text, left = as_one_file(modules, sources, facts.argv, stays, ran)
-                files = tuple(sorted(about[one].file for one in left))
-                packages = tuple(m.file for m in modules if _holds(m, files))
-                all_files = tuple(sorted({*files, *packages, *self._data(facts)}))
-                yield Candidate(tidy(text) if ran is not None else text, all_files)
+            text = inlined(modules, sources, facts.argv, stays)
+            files = {module.file for module in modules if module.name in stays}
+            yield Candidate(text, tuple(sorted(files.union(self._data(facts)))))
 
     @property
     def _fails_always(self) -> bool:
@@ -264,9 +240,8 @@ class SourceRun:
     @property
     def repaired(self) -> Point | None:
         """The script with the known fix; None where it holds nothing of what that changes."""
-        assert self.search is not None
         text = repaired(self.best.text, self.fixes) if self.best is not None else None
-        if text is None or self.best is None:
+        if text is None or self.best is None or self.search is None:
             return None
         candidate = Candidate(text, self.best.beside)
         self.search.known[candidate.digest] = candidate
@@ -326,7 +301,6 @@ class SourceRun:
             "trials": self.trials,
             "unresolved": 0,
             "ignored": False,
-            "local_minimum": False,
             "initial_lines": self.initial_lines,
             "final_lines": lines,
             "initial_files": self.initial_files,
@@ -381,57 +355,11 @@ def with_main(modules: Sequence[UserModule], entry: EntryScript) -> list[UserMod
     return found
 
 
-def as_one_file(
-    modules: Sequence[UserModule],
-    sources: dict[str, str],
-    argv: Sequence[str],
-    stays: set[str],
-    ran: TraceFacts | None,
-) -> tuple[str, set[str]]:
-    """One file, and the modules that stay beside it: those that have to, too."""
-    while True:
-        try:
-            text = inlined(modules, sources, argv, stays, ran)
-            break
-        except CannotInlineError as wrong:
-            more = closed(modules, sources, {*stays, str(wrong)})
-            if more == stays:
-                raise UsageError(f"{wrong} cannot be part of one file") from None
-            stays = more
-    roots = {_root_of(m) for m in modules if m.name in stays} - {""}
-    if roots:
-        lines = "\n".join(f"sys.path.insert(0, {root!r})" for root in sorted(roots))
-        text = ast.unparse(ast.parse(f"import sys\n{lines}\n{text}")) + "\n"
-    return text, stays
-
-
-def _root_of(module: UserModule) -> str:
-    """The folder that a module's name begins in, below the working directory."""
-    parts = Path(module.file).parts
-    depth = module.name.count(".") + (1 if parts[-1] != "__init__.py" else 2)
-    return "/".join(parts[: len(parts) - depth])
-
-
-def _holds(module: UserModule, files: Sequence[str]) -> bool:
-    """Whether it is the package of one of these files."""
-    path = Path(module.file)
-    return path.name == "__init__.py" and any(path.parent in Path(f).parents for f in files)
-
-
 def _formatted(text: str) -> str:
     """As `ruff format` writes it, where that is installed."""
     ruff = shutil.which("ruff")
     if ruff is None:
         return text
-    try:
-        done = subprocess.run(
-            (ruff, "format", "--isolated", "-q", "--line-length", "100", "-"),
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=_FORMAT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return text
-    return done.stdout if done.returncode == 0 and done.stdout else text
+    words = (ruff, "format", "--isolated", "-q", "--line-length", "100", "-")
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+    return text if done.returncode else done.stdout

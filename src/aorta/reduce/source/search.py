@@ -1,30 +1,23 @@
 """Which candidate next? Ask/tell over the passes; the same verdicts lead to the same questions."""
 
-import builtins
 import hashlib
-import keyword
-import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
 from aorta.reduce.source.passes import (
-    copies_left_out,
     files_as_texts,
-    functions_inlined,
+    from_inside,
     in_one_process,
-    modules_as_identity,
     never_executed,
     parts_left_out,
+    results_left_out,
     statements_left_out,
     unwrapped,
-    values_seen,
     without_effect,
 )
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
-from aorta.reduce.source.stack import flattened, from_inside
 from aorta.reduce.source.tree import count_lines
 
 AXIS = "source"
@@ -33,37 +26,15 @@ SHORT = 30  # lines: a script that a reader takes in at once
 LONG = 80  # lines: more than can be made short statement by statement
 
 
-@dataclass(frozen=True)
-class Round:
-    """Passes that are gone through once; `over`: only while the program has more lines than that.
-    In a `free` one any value that was seen may stand for what made it.
-    """
-
-    steps: tuple[Pass, ...]
-    over: int = 0
-    free: bool = False
-
-
-_SMALL: tuple[Pass, ...] = (
-    without_effect,
-    unwrapped,
-    functions_inlined,
-    statements_left_out,
-    values_seen,
-    modules_as_identity,
-    copies_left_out,
+_SMALL: tuple[Pass, ...] = (without_effect, unwrapped, results_left_out, statements_left_out)
+# Each is gone through once, while the program has more lines than are said here.
+ROUNDS: tuple[tuple[int, tuple[Pass, ...]], ...] = (
+    (0, (never_executed, in_one_process)),
+    (LONG, (from_inside,)),
+    (0, (*_SMALL, parts_left_out)),
+    (SHORT, (from_inside, *_SMALL)),
+    (0, (*_SMALL, parts_left_out)),
 )
-ROUNDS = (
-    Round((never_executed, in_one_process)),
-    Round((from_inside,), over=LONG, free=True),
-    Round((flattened, without_effect)),
-    Round(_SMALL),
-    Round((*_SMALL, parts_left_out, flattened)),
-    Round((from_inside, flattened, *_SMALL), over=SHORT, free=True),
-    Round((*_SMALL, parts_left_out)),
-)
-
-_FIRST_FREE = next(n for n, one in enumerate(ROUNDS) if one.free and one.over == SHORT)
 
 
 @dataclass(frozen=True)
@@ -104,11 +75,11 @@ class SourceSearch:
         self._facts_of, self._most = facts_of, most
         self._told: set[str] = set()  # digests
         self._refused: set[str] = set()  # edits, in this round
-        self._in_vain: set[str] = set()  # what they change, and what stands near it
         self._round = 0
         self._first = Program("", TraceFacts())  # that is seen to fail
         self._source = first
         self._waiting: list[Candidate] = []
+        self._found: Candidate | None = None  # that fails too, while others are still waited for
         self._is_over = False
         self._fill(1)
 
@@ -120,15 +91,18 @@ class SourceSearch:
         return [point for point in points if point not in pending][:n]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
-        candidate = self.known[str(point[AXIS])]
-        self._told.add(candidate.digest)
-        self._waiting = [one for one in self._waiting if one.digest != candidate.digest]
+        digest = str(point[AXIS])
+        self._told.add(digest)
+        at = next((n for n, one in enumerate(self._waiting) if one.digest == digest), None)
+        if at is None:
+            return
         if verdict.reproduces:
-            self._adopt(candidate)
+            # What was asked before it saves more: it is taken if none of those fails.
+            self._found, self._waiting = self._waiting[at], self._waiting[:at]
         else:
-            self._refused.add(candidate.edit)
-            if self.accepted:
-                self._in_vain.add(_change(self.accepted[-1], candidate))
+            self._refused.add(self._waiting.pop(at).edit)
+        if self._found is not None and not self._waiting:
+            self._adopt(self._found)
         self._fill(1)
 
     def wants(self, point: Point) -> bool:
@@ -148,10 +122,10 @@ class SourceSearch:
     # -- what comes next
 
     def _adopt(self, candidate: Candidate) -> None:
-        if not self._first.facts.is_seen:
+        if not self._first.facts.frames:
             self._first = must_hold(Program(candidate.text, self._facts_of(candidate)))
         self.accepted.append(candidate)
-        self._waiting = []
+        self._found = None
         self._source = self._smaller(candidate)
 
     def _smaller(self, best: Candidate) -> Iterator[Candidate]:
@@ -162,23 +136,19 @@ class SourceSearch:
             yield Candidate(best.text, needed, f"with {', '.join(needed)} alone")
         for name in best.beside:
             left = tuple(other for other in best.beside if other != name)
-            yield Candidate(best.text, left, f"without {name}")
             content = self._content_of(name)
             texts = files_as_texts(best.text, content) if content is not None else ()
             for number, text in enumerate(texts):
                 yield Candidate(text, left, f"{name} as text {number}")
-        now = ROUNDS[self._round]
-        if count_lines(best.text) <= now.over:
-            return
-        program = replace(self._first, text=best.text, facts=facts, free=now.free)
-        for key, text in candidates(program, now.steps, self._refused):
-            yield Candidate(text, best.beside, key)
+        over, steps = ROUNDS[self._round]
+        if count_lines(best.text) > over:
+            program = replace(self._first, text=best.text, facts=facts)
+            for key, text in candidates(program, steps, self._refused):
+                yield Candidate(text, best.beside, key)
 
     def _fill(self, count: int) -> None:
         """Look ahead until so many questions are wanted."""
-        while len(self._waiting) < count and not self._is_over:
-            if self._is_late and not self._waiting:
-                self._begin_round(_FIRST_FREE)
+        while len(self._waiting) < count and not self._is_over and self._found is None:
             candidate = next(self._source, None)
             if len(self._told) + len(self._waiting) >= self._most:
                 self._is_over = True
@@ -192,19 +162,11 @@ class SourceSearch:
 
     def _is_new(self, candidate: Candidate) -> bool:
         refused = bool(candidate.edit) and candidate.edit in self._refused
-        known = candidate.digest in self._told or candidate in self._waiting
-        if refused or known or not self.accepted:
-            return not refused and not known
-        first, last = self.accepted[0], self.accepted[-1]
-        if self._holds_cause(first.text) and not self._holds_cause(candidate.text):
+        known = self._told.union(one.digest for one in self._waiting)
+        if refused or candidate.digest in known:
             return False
-        return _change(last, candidate) not in self._in_vain
-
-    @property
-    def _is_late(self) -> bool:
-        """A quarter of the trials is spent, and it was not yet tried with more values seen."""
-        spent = len(self._told) >= self._most // 4
-        return bool(self.accepted) and spent and self._round < _FIRST_FREE
+        loses = self.accepted and self._holds_cause(self.accepted[0].text)
+        return not (loses and not self._holds_cause(candidate.text))
 
     def _begin_round(self, number: int) -> None:
         self._round, self._refused = number, set()
@@ -212,29 +174,3 @@ class SourceSearch:
             self._is_over = True
         else:
             self._source = self._smaller(self.accepted[-1])
-
-
-_WORD = re.compile(r"[^\W\d]\w*")
-_BINDS = re.compile(r"(?:def|class) (\w+)|for (.+?) in |([^=(]+?) [-+*/@|&]?= ")
-_EVERYWHERE = frozenset({*keyword.kwlist, *dir(builtins), "self"})
-
-
-def _change(before: Candidate, after: Candidate) -> str:
-    """Names what an edit takes out and puts in, and the lines that speak of what it binds: while
-    these are the same, an edit that was refused is refused again.
-    """
-    if before.text == after.text:
-        return after.edit  # of the files beside it alone
-    old, new = (Counter(map(str.strip, one.text.splitlines())) for one in (before, after))
-    changed = [*sorted(old - new), "", *sorted(new - old)]
-    words: set[str] = set()
-    for line in changed:
-        bound = _BINDS.match(line)
-        words |= _words(next(filter(None, bound.groups())) if bound else line)
-    words -= _EVERYWHERE.union(*(_words(line) for line in old if "import " in line))
-    near = [line for line in new if words & _words(line)]
-    return hashlib.sha256("\n".join([*changed, "", *near]).encode()).hexdigest()
-
-
-def _words(line: str) -> set[str]:
-    return set(_WORD.findall(line))

@@ -6,9 +6,9 @@ import ast
 import builtins
 import symtable
 from collections.abc import Callable, Collection, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeGuard
 
-PRINTED = 100  # columns of the script that ships
 BLOCKS = ("body", "orelse", "finalbody")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -27,12 +27,6 @@ def count_lines(text: str) -> int:
     """Lines that say something: neither empty nor a comment."""
     lines = (line.strip() for line in text.splitlines())
     return sum(1 for line in lines if line and not line.startswith("#"))
-
-
-def printed_lines(text: str) -> int:
-    """About as many as a formatter makes of it: a long line is broken at its commas."""
-    long = [line for line in text.splitlines() if len(line) > PRINTED]
-    return count_lines(text) + sum(line.count(",") for line in long)
 
 
 def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
@@ -59,10 +53,6 @@ def statements(tree: ast.AST) -> list[ast.stmt]:
     return [node for block in blocks_of(tree) for one in block for node in (one, *statements(one))]
 
 
-def size(node: ast.stmt) -> int:
-    return 1 + len(statements(node))
-
-
 def is_in(node: ast.stmt | ast.expr, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
@@ -70,11 +60,6 @@ def is_in(node: ast.stmt | ast.expr, line: int) -> bool:
 def has_run(node: ast.stmt, executed: Collection[int]) -> bool:
     """Whether one of its lines was executed."""
     return any(line in executed for line in range(node.lineno, (node.end_lineno or 0) + 1))
-
-
-def position(node: ast.stmt | ast.expr) -> list[int | None]:
-    """First and last line, first and last column."""
-    return [node.lineno, node.end_lineno, node.col_offset, node.end_col_offset]
 
 
 def root_of(node: ast.expr) -> ast.expr:
@@ -124,6 +109,11 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             yield from own_nodes(child)
 
 
+def yields(node: ast.AST) -> bool:
+    """Whether a function is a generator, or a statement gives a value back from one."""
+    return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in own_nodes(node))
+
+
 def undefined(text: str) -> set[str]:
     """Names that are read and that nothing in the program defines. Raises `SyntaxError` for what is
     no program.
@@ -157,6 +147,12 @@ def keep_if(tree: ast.AST, keep: Callable[[ast.stmt], bool]) -> None:
     for block in list(all_blocks(tree)):
         block[:] = [node for node in block if keep(node)]
     mend_blocks(tree)
+
+
+def replace_statement(tree: ast.AST, old: ast.stmt, new: Sequence[ast.stmt]) -> None:
+    block = next(block for block in all_blocks(tree) if old in block)
+    at = block.index(old)
+    block[at : at + 1] = new
 
 
 def mend_blocks(tree: ast.AST) -> None:
@@ -208,14 +204,9 @@ def _is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
 def header_uses(node: ast.stmt, names: set[str], attributes: set[str]) -> bool:
     """Whether the statement itself reads one of them, apart from what is in its blocks."""
     inside = {id(part) for block in blocks_of(node) for one in block for part in ast.walk(one)}
-    return any(
-        id(part) not in inside
-        and (
-            (isinstance(part, ast.Name) and part.id in names)
-            or (_is_read(part) and part.attr in attributes)
-        )
-        for part in ast.walk(node)
-    )
+    own = [part for part in ast.walk(node) if id(part) not in inside]
+    reads = any(isinstance(part, ast.Name) and part.id in names for part in own)
+    return reads or any(_is_read(part) and part.attr in attributes for part in own)
 
 
 def tidy(text: str) -> str:
@@ -233,12 +224,11 @@ def tidy(text: str) -> str:
             node.annotation = None
     once = {ast.dump(node): node for node in reversed(tree.body) if isinstance(node, IMPORTS)}
     tree.body = [n for n in tree.body if not isinstance(n, IMPORTS) or once[ast.dump(n)] is n]
-    for _ in range(10):
-        before = ast.dump(tree)
+    before, made = "", written(tree)
+    while made != before:
         _drop_unused(tree)
-        if ast.dump(tree) == before:
-            break
-    return written(tree)
+        before, made = made, written(tree)
+    return made
 
 
 def _unannotated(node: ast.stmt) -> ast.stmt:
@@ -249,13 +239,13 @@ def _unannotated(node: ast.stmt) -> ast.stmt:
 
 def _is_said_alone(node: ast.stmt) -> bool:
     """A docstring, a `pass`, or a name or number that stands for nothing."""
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, (ast.Constant, ast.Name))
-    return isinstance(node, ast.Pass)
+    part = node.value if isinstance(node, ast.Expr) else node
+    return isinstance(part, (ast.Constant, ast.Name, ast.Pass))
 
 
 def _drop_unused(tree: ast.Module) -> None:
-    used = used_by(tree) | _named_in_texts(tree)
+    texts = _named_in_texts(tree)
+    used = used_by(tree) | texts
     for node in ast.walk(tree):
         if isinstance(node, IMPORTS) and getattr(node, "module", "") != "__future__":
             node.names = [
@@ -265,7 +255,6 @@ def _drop_unused(tree: ast.Module) -> None:
             ]
     keep_if(tree, lambda node: not (isinstance(node, IMPORTS) and not node.names))
     uses = {id(node): used_by(node) for node in tree.body}
-    texts = _named_in_texts(tree)
 
     def is_needed(node: ast.stmt) -> bool:
         if not isinstance(node, DEFINITIONS) or node.decorator_list or node.name in texts:
@@ -284,20 +273,6 @@ def _named_in_texts(tree: ast.AST) -> set[str]:
     }
 
 
-def locals_returned(tree: ast.AST) -> set[tuple[int, str]]:
-    """Each `return`, by `id`, with the variables of its own function that it reads. Without what
-    binds such a name there, the `return` would read a global one, if there is one.
-    """
-    found: set[tuple[int, str]] = set()
-    for function in ast.walk(tree):
-        if isinstance(function, Function):
-            bound = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-            bound = bound.union(*map(defined_by, function.body))
-            returns = [node for node in own_nodes(function) if isinstance(node, ast.Return)]
-            found |= {(id(node), name) for node in returns for name in used_by(node) & bound}
-    return found
-
-
 def function_at(tree: ast.Module, name: str, line: int) -> Function | None:
     """The innermost function of this name that has this line."""
     found = [n for n in ast.walk(tree) if isinstance(n, Function) and n.name == name]
@@ -311,19 +286,17 @@ def path_to(root: ast.AST, line: int) -> list[tuple[list[ast.stmt], int]]:
     """
     for block in blocks_of(root):
         for index, node in enumerate(block):
-            if is_in(node, line) or any(
-                is_in(d, line) for d in getattr(node, "decorator_list", ())
-            ):
+            if is_in(node, line):
                 inner = [] if isinstance(node, DEFINITIONS) else path_to(node, line)
                 return [(block, index), *inner]
     return []
 
 
 def as_text(body: Sequence[ast.stmt]) -> str:
-    """A tidy program, with an import of each module that recorded values are written with."""
+    """A tidy program, with an import of each module that values are written with."""
     text = written(ast.Module(list(body), []))
     known = set().union(*(defined_by(node) for node in body), set())
-    needed = used_by(ast.parse(text)) & {"torch", "numpy", "argparse", "types", "pathlib"}
+    needed = used_by(ast.parse(text)) & {"torch", "numpy", "argparse", "types", "pathlib", "io"}
     added = [ast.Import([ast.alias(name)]) for name in sorted(needed - known)]
     at = next((i for i, n in enumerate(body) if getattr(n, "module", "") != "__future__"), 0)
     return tidy(written(ast.Module([*body[:at], *added, *body[at:]], [])))
@@ -341,13 +314,10 @@ def tail(node: ast.expr) -> str:
     return type(node).__name__
 
 
+_place_of = attrgetter("lineno", "end_lineno", "col_offset", "end_col_offset")
+
+
 def tail_at(tree: ast.Module, place: Sequence[int]) -> str:
     """That of the expression there: what is called, subscripted or read."""
-    found = (n for n in ast.walk(tree) if isinstance(n, ast.expr) and position(n) == place)
-    return next(map(tail, found), "")
-
-
-def stores_in(tree: ast.AST, name: str) -> list[ast.Subscript]:
-    """Where an entry of what is called so is set."""
-    items = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
-    return [n for n in items if isinstance(n.ctx, ast.Store) and tail(n.value) == name]
+    parts = (node for node in ast.walk(tree) if isinstance(node, ast.expr))
+    return next((tail(node) for node in parts if _place_of(node) == tuple(place)), "")

@@ -13,25 +13,19 @@ from pathlib import Path
 from aorta.core.errors import UsageError
 from aorta.core.failure import Failure, same_failure
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.raised import Raised
 from aorta.core.templates import template
 from aorta.core.trial import Outcome, TrialEnd, Watch
 from aorta.engine.rundir import write_atomically, writing
 from aorta.reduce.experiment import DATA
 from aorta.reduce.source.program import TraceFacts, read_facts
 from aorta.reduce.source.search import Candidate
-from aorta.reduce.source.tree import (
-    blocks_of,
-    is_in,
-    root_of,
-    statements,
-    tail_at,
-)
+from aorta.reduce.source.tree import blocks_of, is_in, root_of, statements, tail_at
 
 REPRO = "repro.py"
 ORIGINAL = "original"
 FACTS = "facts.jsonl"
 PROGRAM = "program"
+_CHECKS = (ast.Raise, ast.Assert)
 _SHELL = re.compile(r"[|&;<>`()*?\n]")  # a variable is none: the program is seen to get its value
 
 
@@ -101,44 +95,38 @@ def facts_file(trial_dir: Path) -> Path:
     return trial_dir / DATA / FACTS
 
 
-def read_facts_of(file: Path) -> TraceFacts:
-    """Empty where the hook wrote nothing."""
-    if not file.is_file():
-        return TraceFacts()
-    return read_facts(file.read_text("utf-8", "replace").splitlines())
-
-
 @dataclass(frozen=True)
-class Told:
-    """What the original's failing statement is: a check of the user's own, or an operation; and
-    what it was done to.
+class FailingStatement:
+    """The innermost statement of the user's on the stack, and what it was done to; of what two runs
+    of the original differ in, nothing.
     """
 
-    message: str = ""  # as it is written; each of these is empty where runs differ in it
-    is_check: bool = False
-    operation: str = ""
+    message: str = ""
+    operation: str = ""  # what is called, subscripted or read; empty for a check of the user's own
     form: str = ""  # of the statement, whatever its variables are called
-    operands: Sequence[str] = ()  # those that both runs had
+    operands: Sequence[str] = ()
     largest: int | None = None  # where an index was out of range: how far
     is_whole: bool = False  # nothing that a statement on the way reads was missing
 
 
-def told_by(facts: TraceFacts, again: TraceFacts, sources: Callable[[str], str]) -> Told:
-    """Of the innermost frame of the user's; `again` is what a second run showed."""
+def failing_statement(
+    facts: TraceFacts, again: TraceFacts, sources: Callable[[str], str]
+) -> FailingStatement:
+    """By what the hook saw of a run and of a second one; `sources` brings the text of a file."""
     message = facts.message.partition("\n")[0] if facts.message == again.message else ""
     if not facts.frames:
-        return Told(message)
+        return FailingStatement(message)
     frame = facts.frames[-1]
     tree = ast.parse(sources(frame.file))
-    way = _statement_at(tree, frame.line)
-    is_check = isinstance(way, (ast.Raise, ast.Assert)) and not facts.in_library
+    inner = [node for node in statements(tree) if is_in(node, frame.line)]
+    is_check = bool(inner) and isinstance(inner[-1], _CHECKS) and not facts.in_library
     operation = tail_at(tree, frame.position or ()) if not is_check else ""
+    form = f"{'raise ' * is_check}{_form(inner[-1])}" if inner else ""
     is_whole = not any("undefined" in one.operands for one in facts.frames)
-    form = _form(way) if way is not None else ""
     other = again.frames[-1] if again.frames else replace(frame, operands=(), largest=None)
     operands = tuple((Counter(frame.operands) & Counter(other.operands)).elements())
     largest = frame.largest if other.largest == frame.largest else None
-    return Told(message, is_check, operation, form, operands, largest, is_whole)
+    return FailingStatement(message, operation, form, operands, largest, is_whole)
 
 
 def _form(node: ast.stmt) -> str:
@@ -158,12 +146,6 @@ class _Nameless(ast.NodeTransformer):
         return ast.Name("_", node.ctx) if is_chain else self.generic_visit(node)
 
 
-def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
-    """The innermost statement in a line, in whatever function it is."""
-    inner = [n for n in statements(tree) if is_in(n, line)]
-    return inner[-1] if inner else None
-
-
 @dataclass(frozen=True)
 class SourceOracle:
     """A candidate fails like the original if the exception's type, its message, the library's
@@ -173,7 +155,7 @@ class SourceOracle:
 
     inner: Deciding
     known: Failure
-    told: Told
+    known_statement: FailingStatement
 
     def watch(self) -> Watch:
         return self.inner.watch()
@@ -192,35 +174,32 @@ class SourceOracle:
             return "" if same else "another failure"
         known = self.known.causes[0].first
         text = f"{end.stdout.tail}\n{end.stderr.tail}"
-        if not any(self._is_like(known, cause.first) for cause in failure.causes):
+        messages = {known.message, template(known.message)}
+        if not any(
+            (known.type, known.within) == (one.first.type, one.first.within)
+            and one.first.message in messages
+            for one in failure.causes
+        ):
             return f"another failure: {failure.text}"
-        if self.told.message and self.told.message not in text:
+        if self.known_statement.message not in text:
             return "another failure: its message has other numbers or names"
         return self._other_statement(end.stderr.path.parent)
 
-    @staticmethod
-    def _is_like(known: Raised, other: Raised) -> bool:
-        words = known.message == other.message or template(known.message) == other.message
-        return known.type == other.type and known.within == other.within and words
-
     def _other_statement(self, trial_dir: Path) -> str:
         """By what the hook wrote; nothing where it could not, as in a worker of a pool."""
-        facts = read_facts_of(facts_file(trial_dir))
+        facts = read_facts(facts_file(trial_dir))
         if not facts.frames:
             return ""
-        laid = trial_dir / DATA / PROGRAM
-        now = told_by(facts, facts, lambda name: (laid / name).read_text("utf-8"))
-        if now.is_check != self.told.is_check:
-            return "the script itself raises it" if now.is_check else "no check of it failed"
-        if self.told.operation and now.operation != self.told.operation:
+        laid, known = trial_dir / DATA / PROGRAM, self.known_statement
+        now = failing_statement(facts, facts, lambda name: (laid / name).read_text("utf-8"))
+        if known.operation and now.operation != known.operation:
             return f"another operation raised it: {now.operation}"
-        if now.form != self.told.form:
+        if now.form != known.form:
             return f"another statement raised it: {now.form}"
-        if Counter(self.told.operands) - Counter(now.operands):
+        if Counter(known.operands) - Counter(now.operands):
             return f"the operation has other operands: {', '.join(now.operands)}"
-        known, asked = self.told.largest, now.largest
-        if known is not None and asked is not None and asked > known:
-            return f"an index is further out of range: {asked}, not {known}"
-        if self.told.is_whole and not now.is_whole:
+        if known.largest is not None and (now.largest or 0) > known.largest:
+            return f"an index is further out of range: {now.largest}, not {known.largest}"
+        if known.is_whole and not now.is_whole:
             return "a name on the way to the failure is missing"
         return ""

@@ -37,8 +37,7 @@ class Observer:
         self.root = os.path.realpath(self.inside("AORTA_SOURCE_ROOT")) + os.sep
         self.file = -1
         self.names: dict[str, str] = {}  # of code: the user's file, or nothing
-        self.seen: set[tuple[str, int]] = set()
-        self.unseen: dict[CodeType, set[int]] = {}
+        self.unseen: dict[CodeType, set[int]] = {}  # lines
         self.opened: set[str] = set()
 
     def write(self, **line: Any) -> None:
@@ -63,21 +62,15 @@ class Observer:
 
     def on_begin(self, file: str, frame: FrameType) -> None:
         """A module, function or class of the user's begins."""
-        code = frame.f_code
-        if code.co_name == "__init__" and len(MADE) < MOST_MADE:
+        if frame.f_code.co_name == "__init__" and len(MADE) < MOST_MADE:
             self.on_made(frame)
-        if code.co_name == "<module>":
+        if frame.f_code.co_name == "<module>":
             names = frame.f_globals
             package = names.get("__package__") or ""
             self.write(module=[str(names.get("__name__")), file, str(package)], argv=sys.argv)
 
-    def on_line(self, file: str, line: int) -> None:
-        if (file, line) not in self.seen:
-            self.seen.add((file, line))
-            self.write(line=[file, line])
-
     def on_call(self, frame: FrameType, _event: str, _argument: object) -> Any:
-        """For `sys.settrace`."""
+        """For `sys.settrace`; a line that was seen is not looked at again."""
         code = frame.f_code
         file = self.user_file(code.co_filename)
         if not file:
@@ -88,62 +81,27 @@ class Observer:
         unseen = self.unseen[code]
 
         def on_event(frame: FrameType, event: str, _argument: object) -> Any:
-            if event == "line":
-                self.on_line(file, frame.f_lineno)
-                unseen.discard(frame.f_lineno)
-                if not unseen:
-                    frame.f_trace_lines = False  # a long loop is not looked at turn by turn
+            if event == "line" and frame.f_lineno in unseen:
+                unseen.remove(frame.f_lineno)
+                self.write(line=[file, frame.f_lineno])
+            if not unseen:
+                frame.f_trace_lines = False  # a long loop is not looked at turn by turn
             return on_event
 
         return on_event
 
-    def monitor(self) -> None:
-        """With `sys.monitoring`, which looks at each line once. Raises `ValueError` where another
-        tool has its place.
-        """
-        monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-        tool, events = monitoring.COVERAGE_ID, monitoring.events
-        monitoring.use_tool_id(tool, "aorta")
-
-        def on_start(code: CodeType, _offset: int) -> Any:
-            file = self.user_file(code.co_filename)
-            frame = sys._getframe(1)  # noqa: SLF001
-            return self.on_begin(file, frame) if file else monitoring.DISABLE
-
-        def on_line(code: CodeType, line: int) -> Any:
-            if file := self.user_file(code.co_filename):
-                self.on_line(file, line)
-            return monitoring.DISABLE
-
-        monitoring.register_callback(tool, events.PY_START, on_start)
-        monitoring.register_callback(tool, events.LINE, on_line)
-        monitoring.set_events(tool, events.PY_START | events.LINE)
-
-    def watch(self) -> None:
-        try:
-            self.monitor()
-        except (AttributeError, ValueError):  # before Python 3.12, or under a coverage tool
-            threading.settrace(self.on_call)
-            sys.settrace(self.on_call)
-
-    @staticmethod
-    def leave() -> None:
-        sys.settrace(None)
-        if hasattr(sys, "monitoring"):
-            sys.monitoring.set_events(sys.monitoring.COVERAGE_ID, 0)
-
     @staticmethod
     def on_made(frame: FrameType) -> None:
         """An object of the user's is made: the Python that makes one like it."""
-        names = frame.f_code.co_varnames[: frame.f_code.co_argcount]
-        if not names or frame.f_code.co_flags & 0x0C or frame.f_code.co_kwonlyargcount:
+        code = frame.f_code
+        names = code.co_varnames[: code.co_argcount]
+        if not names or code.co_flags & 0x0C or code.co_kwonlyargcount:
             return  # it takes what is not named
         made = frame.f_locals[names[0]]
         if id(made) not in MADE and "__init__" in vars(type(made)):
             texts = [expression(frame.f_locals[name]) for name in names[1:]]
-            known = [text for text in texts if text is not None]
-            whole = "%s(%s)" % (type(made).__name__, ", ".join(known))
-            MADE[id(made)] = (made, whole if len(known) == len(texts) else None)
+            whole = "%s(%s)" % (type(made).__name__, ", ".join(map(str, texts)))
+            MADE[id(made)] = (made, None if None in texts else whole)
 
     def on_audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(arguments[0], str):
@@ -179,15 +137,15 @@ class Observer:
 
     def in_worker(self, text: str) -> tuple[list[dict[str, Any]], str]:
         """The frames and the message of a traceback that another process wrote."""
-        frames: list[dict[str, Any]] = []
-        lines = text[text.rindex(TRACEBACK) :].rstrip('\n"').splitlines()
-        for line in lines:
-            parts = line.split('"')
-            if line.startswith('  File "') and len(parts) == 3:
-                _, _, number, _, function = parts[2].split()
-                frame = {"file": self.user_file(parts[1]), "function": function}
-                frames.append({**frame, "first_line": 0, "line": int(number[:-1]), "values": {}})
-        return frames, lines[-1].partition(": ")[2]
+        import re
+
+        text = text[text.rindex(TRACEBACK) :].rstrip('\n"')
+        found = re.findall(r'^  File "(.+)", line (\d+), in (.+)$', text, re.MULTILINE)
+        frames = [
+            {"file": self.user_file(file), "function": name, "line": int(line)}
+            for file, line, name in found
+        ]
+        return frames, text.splitlines()[-1].partition(": ")[2]
 
     def frame(self, trace: TracebackType, wrong: BaseException) -> dict[str, Any]:
         code = trace.tb_frame.f_code
@@ -212,14 +170,13 @@ class Observer:
             "largest": largest,
             "file": file,
             "function": code.co_name,
-            "first_line": code.co_firstlineno,
             "line": trace.tb_lineno,
             "position": position,
             "values": {name: text for name, text in variables.items() if text is not None},
         }
 
 
-UNDEFINED = "undefined"
+UNDEFINED = object()
 
 
 def read_at(frame: FrameType, line: int) -> list[Any]:
@@ -238,41 +195,37 @@ def read_at(frame: FrameType, line: int) -> list[Any]:
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
     ]
     failing = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
-    names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
-    changed = getattr(failing, "target", None) if isinstance(failing, ast.AugAssign) else None
     own = {node.arg for node in ast.walk(failing) if isinstance(node, ast.arg)}
     for part in ast.walk(failing):
         if isinstance(part, ast.comprehension):
             own |= {node.id for node in ast.walk(part.target) if isinstance(node, ast.Name)}
-    found: list[Any] = []
+    if isinstance(failing, ast.AugAssign):
+        failing.target.ctx = ast.Load()
+    names = {**frame.f_builtins, **frame.f_globals, **frame.f_locals}
 
-    def value_of(node: ast.AST) -> Any:
+    def value_of(node: Any) -> Any:
         if isinstance(node, ast.Name):
             return names.get(node.id, UNDEFINED)
+        base = value_of(node.value)
         if isinstance(node, ast.Attribute):
-            base = value_of(node.value)
-            return base if base is UNDEFINED else getattr(base, node.attr, UNDEFINED)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            base = value_of(node.value)
-            return base.get(node.slice.value, UNDEFINED) if type(base) is dict else ...
-        return ...
+            return getattr(base, node.attr, UNDEFINED)
+        is_item = type(base) is dict and isinstance(node.slice, ast.Constant)
+        return base.get(node.slice.value, UNDEFINED) if is_item else ...
 
-    waiting: list[Any] = [failing]
-    while waiting:
-        node = waiting.pop()
-        inner = node
+    def reads_of(node: Any) -> list[Any]:
+        inner, found = node, []
         while isinstance(inner, (ast.Attribute, ast.Subscript)):
             inner = inner.value
-        if isinstance(inner, ast.Name) and inner.id not in own:
-            is_read = isinstance(node.ctx, ast.Load) or node is changed
-            value = value_of(node) if is_read else ...
-            if value is not ...:
-                found.append(value)
-            if is_read and not isinstance(node, ast.Subscript):
-                continue
-        children = ast.iter_child_nodes(node)
-        waiting += [n for n in children if not isinstance(n, (ast.stmt, ast.ExceptHandler))]
-    return found
+        if isinstance(inner, ast.Name) and inner.id not in own and isinstance(node.ctx, ast.Load):
+            found = [value_of(node)]
+            if not isinstance(node, ast.Subscript):
+                return found
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.stmt, ast.ExceptHandler)):
+                found += reads_of(child)
+        return [value for value in found if value is not ...]
+
+    return reads_of(failing)
 
 
 def largest_of(values: list[Any]) -> int | None:
@@ -323,92 +276,76 @@ def first_cause(wrong: BaseException) -> BaseException:
         wrong = before
 
 
-def expression(value: Any, depth: int = 0) -> str | None:
+class Code:
+    """Python that makes a value; within a list or dict it is printed as it is."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def expression(value: Any) -> str | None:
     """Python that makes the value, or one like it; None where that is not plain."""
     try:
-        text = _expression(value, depth)
+        text = repr(plain(value))
     except Exception:
-        return None  # whatever the user's own object does when it is looked at
-    return text if text is not None and len(text) <= MOST_CHARACTERS else None
+        return None  # it is not plain, or does not want to be looked at
+    return text if len(text) <= MOST_CHARACTERS else None
 
 
-def _expression(value: Any, depth: int) -> str | None:
+def plain(value: Any, depth: int = 0) -> Any:
+    """What is printed as that Python. Raises `ValueError` where there is none."""
     kind = type(value)
-    if kind in PLAIN or (kind is float and value - value == 0):
-        return repr(value)
-    if depth > 4:
-        return None
-    if kind in (list, tuple, set, dict) and len(value) <= MOST_ITEMS:
-        return _collection(value, kind, depth)
     module, name = kind.__module__, kind.__name__
+    if kind in PLAIN or (kind is float and value - value == 0):
+        return value
+    if depth > 4:
+        raise ValueError(name)
+    if kind in (list, tuple) and len(value) <= MOST_ITEMS:
+        return kind([plain(item, depth + 1) for item in value])
+    if kind is dict and len(value) <= MOST_ITEMS:
+        return {plain(k, depth + 1): plain(v, depth + 1) for k, v in value.items()}
     if module.split(".")[0] == "torch":
-        return _tensor(value, name)
+        return Code(of_torch(value, name))
     if (module, name) == ("numpy", "ndarray") and value.dtype.kind in "fiub":
-        if _is_small(value.size, value):
-            return "numpy.array(%r, dtype=%r)" % (value.tolist(), str(value.dtype))
+        dtype = str(value.dtype)
+        if is_small(value.size, value):
+            return Code("numpy.array(%r, dtype=%r)" % (value.tolist(), dtype))
         filled = value.max().item() if value.size and value.dtype.kind in "iu" else 0
-        return "numpy.full(%r, %r, dtype=%r)" % (value.shape, filled, str(value.dtype))
-    if (module, name) in (("argparse", "Namespace"), ("types", "SimpleNamespace")):
-        inside = _keywords(vars(value), depth)
-        return None if inside is None else "%s.%s(%s)" % (module, name, inside)
-    fields = getattr(kind, "_fields", None) if isinstance(value, tuple) else None
-    fields = fields or list(getattr(kind, "__dataclass_fields__", ()))
-    if fields:
-        inside = _keywords({field: getattr(value, field) for field in fields}, depth)
-        return None if inside is None else "types.SimpleNamespace(%s)" % inside
+        return Code("numpy.full(%r, %r, dtype=%r)" % (value.shape, filled, dtype))
     if module == "pathlib":
-        return "pathlib.Path(%r)" % str(value)
-    if id(value) in MADE and MADE[id(value)][1] is not None:
-        return MADE[id(value)][1]
-    if type(kind) is type and type(kind.__init__).__name__ == "function" and vars(value):
-        inside = _keywords(vars(value), depth)  # as good as one, if only its attributes are read
-        return None if inside is None else "types.SimpleNamespace(%s)" % inside
-    return None
+        return Code("pathlib.Path(%r)" % str(value))
+    if MADE.get(id(value), (None, None))[1] is not None:
+        return Code(str(MADE[id(value)][1]))
+    fields = getattr(kind, "_fields", None) if isinstance(value, tuple) else None
+    variables = {n: getattr(value, n) for n in fields} if fields else vars(value)
+    if type(kind) is not type or not variables or not all(map(str.isidentifier, variables)):
+        raise ValueError(name)
+    # As good as the object itself, if only its attributes are read.
+    inside = ", ".join("%s=%r" % (n, plain(v, depth + 1)) for n, v in variables.items())
+    made = "argparse.Namespace" if module == "argparse" else "types.SimpleNamespace"
+    return Code("%s(%s)" % (made, inside))
 
 
-def _keywords(variables: dict[str, Any], depth: int) -> str | None:
-    texts = {name: _expression(value, depth + 1) for name, value in variables.items()}
-    if None in texts.values() or not all(name.isidentifier() for name in texts):
-        return None
-    return ", ".join("%s=%s" % pair for pair in texts.items())
-
-
-def _collection(value: Any, kind: type, depth: int) -> str | None:
-    if kind is dict:
-        pairs = [(_expression(k, depth + 1), _expression(v, depth + 1)) for k, v in value.items()]
-        if any(None in pair for pair in pairs):
-            return None
-        return "{%s}" % ", ".join("%s: %s" % pair for pair in pairs)
-    parts = [_expression(item, depth + 1) for item in value]
-    inside = [part for part in parts if part is not None]
-    if len(inside) < len(parts):
-        return None
-    if kind is tuple:
-        return "(%s,)" % inside[0] if len(inside) == 1 else "(%s)" % ", ".join(inside)
-    if kind is set:
-        return "{%s}" % ", ".join(sorted(inside)) if inside else "set()"
-    return "[%s]" % ", ".join(inside)
-
-
-def _is_small(size: int, value: Any) -> bool:
+def is_small(size: int, value: Any) -> bool:
     """Whether its numbers, which are finite, may be written out, in one line."""
     is_finite = 0 < size <= MOST_NUMBERS and bool((value - value == 0).all())
     return is_finite and len(repr(value.tolist())) <= 80
 
 
-def _tensor(value: Any, name: str) -> str | None:
+def of_torch(value: Any, name: str) -> str:
     if name == "dtype":
         return str(value)
     if name == "device":
         return "torch.device(%r)" % str(value)
     if name == "Size":
         return repr(tuple(value))
-    if name != "Tensor":
-        return None
+    if name != "Tensor" or value.device.type != "cpu":
+        raise ValueError(name)
     shape, kind = tuple(value.shape), str(value.dtype)
-    if value.device.type != "cpu":
-        return None
-    if _is_small(value.numel(), value):
+    if is_small(value.numel(), value):
         return "torch.tensor(%r, dtype=%s)" % (value.tolist(), kind)
     if value.is_floating_point():
         return "torch.zeros(%r, dtype=%s)" % (shape, kind)
@@ -434,7 +371,7 @@ def observe() -> None:
     before = sys.excepthook
 
     def on_uncaught(kind: Any, wrong: Any, trace: Any) -> None:
-        observer.leave()
+        sys.settrace(None)
         wrong.__traceback__ = without_ours(trace)
         try:
             observer.on_exception(wrong)
@@ -444,7 +381,8 @@ def observe() -> None:
 
     sys.excepthook = on_uncaught
     sys.addaudithook(observer.on_audit)
-    observer.watch()
+    threading.settrace(observer.on_call)
+    sys.settrace(observer.on_call)
 
 
 run_the_next_sitecustomize()
