@@ -20,12 +20,12 @@ from aorta.reduce.files import is_installed
 from aorta.reduce.launcher import (
     argv_of,
     is_launched,
-    with_rank_logs,
+    ranks_of,
     with_world_size,
     world_size_variables,
 )
 from aorta.reduce.spec import Gate
-from aorta.workloads.ranks import RANK_LOGS
+from aorta.workloads.ranks import rank_log_variables
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
@@ -128,16 +128,14 @@ class ReductionExperiment:
             make_workplace(self.base.subject.cwd, place, changed, copy=copy)
         placed, _ = lay_out(self.bindings, point, folder, place, nonsense=nonsense)
         texts = {name: str(value) for name, value in placed.items()}
-        env = {**self.base.env, **self.launching(point), **texts}
+        logs = rank_log_variables(trial_dir.absolute()) if self._has_launcher else {}
+        env = {**self.base.env, **logs, **self.launching(point), **texts}
         trial = replace(self.base, env=env).trial(_NOTHING, index, trial_dir)
-        argv = self.command(trial.argv, point)
-        if self._has_launcher:
-            argv = with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute())
         return replace(
             trial,
             # The original's own directory, or a copy of it with the files that the point changes.
             cwd=place if changed else trial.cwd,
-            argv=argv,
+            argv=self.command(trial.argv, point),
             watch=self.oracle.watch(),
             timeout=self.patience.seconds_for(point),
         )
@@ -157,9 +155,10 @@ class ReductionExperiment:
         return None
 
     def launching(self, point: Point) -> dict[str, str]:
-        """Variables for a launcher that stands inside a script."""
+        """Variables for a launcher whose options do not say the number of ranks."""
         ranks = self.ranks(point)
-        return {} if ranks is None or self._has_launcher else world_size_variables(ranks)
+        said = ranks_of(argv_of(self.base.request.config.get("command", ())))
+        return {} if ranks is None or said else world_size_variables(ranks)
 
     @cached_property
     def _has_launcher(self) -> bool:
