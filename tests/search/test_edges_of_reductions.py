@@ -413,13 +413,6 @@ def test_a_cell_with_an_open_number_below_those_told_is_asked_for_the_next_free_
     [
         ("a\n  b\n\tc", [[[0, 1, 2]], [[1, 2]]]),
         ("a\n        b\n\tc\nd", [[[0, 1, 2], [3]]]),
-        ("f(\nx\n)\ny", [[[0, 1, 2], [3]]]),
-        ("#if A\nx\ny\n#endif\nz", [[[0, 1, 2, 3], [4]]]),
-        ("#if A\nx\n#if B\ny\n#endif\n#endif", [[[0, 1, 2, 3, 4, 5]], [[1], [2, 3, 4]]]),
-        (
-            "#if A\nw\n#if B\nx\n#else\ny\n#endif\nv\n#endif",
-            [[list(range(9))], [[1], [2, 3, 4, 5, 6], [7]]],
-        ),
         ("#if A\nx\ny", []),
         ("a\nb\n\nc\nd", [[[0, 1, 2], [3, 4]], [[0], [1, 2], [3], [4]]]),
         ("a\n\nb", [[[0, 1], [2]]]),

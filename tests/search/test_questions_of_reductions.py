@@ -409,45 +409,15 @@ def test_where_nothing_smaller_fails_every_axis_was_asked_and_nothing_is_confirm
     assert search.result.trials == len(questions)
 
 
-@pytest.mark.parametrize(
-    ("names", "asked"),
-    [
-        (
-            "wxyz",
-            (
-                "10,10,10,10/calibrate 1,1,1,1 1,10,10,10 10,1,10,10 10,10,1,10 10,10,10,1 "
-                "10,1,10,1 1,1,10,1 3,1,10,1 2,1,10,1 3,1,1,1 3,1,3,1 3,1,5,1 3,1,7,1 "
-                "3,1,6,1 3,1,2,1 2,1,7,1 2,1,7,1 3,1,6,1 3,1,7,1/confirm"
-            ),
-        ),
-        (
-            "uvwxyz",
-            (
-                "10,10,10,10,10,10/calibrate 1,1,1,1,1,1 1,1,1,10,10,10 1,10,10,10,10,10 "
-                "1,1,10,10,10,10 1,1,10,1,1,1 1,1,10,1,10,10 1,1,10,1,1,10 1,1,10,1,10,1 "
-                "1,1,1,1,10,1 1,1,3,1,10,1 1,1,2,1,10,1 1,1,3,1,1,1 1,1,3,1,3,1 1,1,3,1,5,1 "
-                "1,1,3,1,7,1 1,1,3,1,6,1 1,1,3,1,2,1 1,1,2,1,7,1 1,1,2,1,7,1 1,1,3,1,6,1 "
-                "1,1,3,1,7,1/confirm"
-            ),
-        ),
-        (
-            "vwxyz",
-            (
-                "10,10,10,10,10/calibrate 1,1,1,1,1 1,10,10,10,10 10,1,10,10,10 "
-                "10,10,1,10,10 10,10,10,1,10 10,10,10,10,1 1,10,1,10,1 1,1,1,10,1 1,3,1,10,1 "
-                "1,2,1,10,1 1,3,1,1,1 1,3,1,3,1 1,3,1,5,1 1,3,1,7,1 1,3,1,6,1 1,3,1,2,1 "
-                "1,2,1,7,1 1,2,1,7,1 1,3,1,6,1 1,3,1,7,1/confirm"
-            ),
-        ),
-    ],
-)
-def test_axes_that_do_not_matter_go_to_their_floors_together(names: str, asked: str) -> None:
+@pytest.mark.parametrize("names", ["wxyz", "vwxyz", "uvwxyz", "abcdefuvwxyz"])
+def test_axes_that_do_not_matter_go_to_their_floors_together(names: str) -> None:
     axes: list[Axis] = [number(name, 10, 1) for name in names]
     search, questions = descended(
         axes, lambda p: float(as_number(p["w"]) >= 3 and as_number(p["y"]) >= 7)
     )
-    assert " ".join(questions) == asked
     assert search.result.status is Status.REDUCED
+    assert dict(search.result.best.values) == {**dict.fromkeys(names, 1), "w": 3, "y": 7}
+    assert len(questions) <= 26
 
 
 def test_lines_steps_and_a_number_are_made_small_after_each_other() -> None:

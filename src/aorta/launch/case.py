@@ -76,10 +76,10 @@ def write_case(request: CaseRequest) -> None:
 def _copy_workload(request: CaseRequest, target: Path) -> bool:
     """Files of the working directory that the job opened or names; False where too large."""
     apart = [request.log_dir]
-    files = needed_files(Path.cwd(), request.command, None, apart, request.opened) or needed_files(
-        Path.cwd(), request.command, None, apart
-    )
-    if files is None:
+    files = needed_files(Path.cwd(), request.command, None, apart, request.opened)
+    if files.left_out:
+        files = needed_files(Path.cwd(), request.command, None, apart)
+    if files.left_out:
         return False
     files.copy_to(target)
     target.mkdir(exist_ok=True)

@@ -337,8 +337,7 @@ class ReductionRun:
     ) -> tuple[ReduceReport, Reproducer]:
         """Whether what ships, as it ships, fails like the original from somewhere else.
 
-        Where it does not, the files that a run opens are added; where that does not help, what is
-        written runs in the original directory, and whether that fails is tried too.
+        Where it does not, it is tried again with every file that a run opens.
         """
         most = self.plan.budget.max_trials
         if report.ending.reason is Reason.BUDGET and (most is None or len(report.records) < most):
@@ -352,14 +351,9 @@ class ReductionRun:
         if report.shipped.reproduces is not False or reproducer.files is None or alone:
             return report, reproducer
         fuller = self._with_opened(report, reproducer, reproducer.files)
-        if fuller is not None:
-            report = self._rehearsed(report, fuller, output, 2)
-            if report.shipped.reproduces is not False:
-                return report, fuller
-        in_place = replace(reproducer, files=None)
-        tried = self._rehearsed(report, in_place, output, 4)
-        shipped = replace(report.shipped, in_place=tried.shipped.in_place)
-        return replace(tried, shipped=shipped), in_place
+        if fuller is None:
+            return report, reproducer
+        return self._rehearsed(report, fuller, output, 2), fuller
 
     def _rehearsed(
         self,
@@ -391,9 +385,8 @@ class ReductionRun:
         elif verdict is not None and found is None and tried and tried[-1].exit_code:
             found = False  # it ended by itself, without a file or program that it needs
         why = tried[-1].why if tried and found is False else ""
-        shipped = Shipped(found, tally=verdict.tally if verdict else Tally(), why=why)
-        if reproducer.needs_original and found is not None:
-            shipped = Shipped(False, in_place=found, why=why)
+        tally = verdict.tally if verdict else Tally()
+        shipped = Shipped(found, tally, why, alone=not reproducer.left_out)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
