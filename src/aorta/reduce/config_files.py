@@ -169,5 +169,5 @@ def divided(axes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             axis["floor"] = parts[name]
         elif name in sizes and _WHOLES.search(name):
             steps = [n for n in parts.values() if n < sizes[name] and sizes[name] % n == 0]
-            axis |= {"floor": max(steps), "step": max(steps)} if steps else {}
+            axis.update({"floor": max(steps), "step": max(steps)} if steps else {})
     return found
