@@ -1,11 +1,11 @@
 """From a point to a trial: the workload's own experiment with the axes laid out around it."""
 
-import os
 import shutil
 import statistics
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from aorta.core.axis import AxisKind, Point, Purpose
@@ -230,34 +230,35 @@ def make_workplace(original: Path, place: Path, without: Collection[str], *, cop
     without what a verb wrote. Large files are links to the original unless `copy`; so are
     repositories and virtual environments, and whatever is there beyond twenty thousand files.
     """
-    place.mkdir(parents=True)
     seen = 0
-    for folder, folders, names in os.walk(original):
+
+    def skipped(folder: str, names: list[str]) -> list[str]:
+        """What is not copied; some of it is linked to."""
+        nonlocal seen
+        seen += len(names)
         here = Path(folder)
-        inside, is_many = here.relative_to(original), seen > _MOST_FILES
-        for name in list(folders):
-            source, target = here / name, place / inside / name
-            if (inside / name).as_posix() in without or place.is_relative_to(source):
-                folders.remove(name)
-            elif name == ".git" or source.is_symlink() or is_installed(source) or is_many:
-                folders.remove(name)
-                target.symlink_to(source, target_is_directory=True)
-            elif is_output(source):
-                folders.remove(name)
-            else:
-                target.mkdir()
-        for name in names:
-            seen += 1
-            if (inside / name).as_posix() not in without:
-                _put(here / name, place / inside / name, copy=copy and seen <= _MOST_FILES)
+        target = place / here.relative_to(original)
+        target.mkdir(parents=True, exist_ok=True)
+        changed = [n for n in names if (here / n).relative_to(original).as_posix() in without]
+        changed += [n for n in names if place.is_relative_to(here / n) or is_output(here / n)]
+        for name in {*names}.difference(changed):
+            path = here / name
+            is_link = path.is_symlink() and not path.is_file()
+            if seen > _MOST_FILES or name == ".git" or is_link or is_installed(path):
+                (target / name).symlink_to(path)
+                changed.append(name)
+        return changed
+
+    put = partial(_put, copy=copy)
+    shutil.copytree(original, place, ignore=skipped, copy_function=put, dirs_exist_ok=True)
 
 
-def _put(source: Path, target: Path, *, copy: bool) -> None:
+def _put(source: str, target: str, *, copy: bool) -> None:
     """A pipe, a socket or a file that cannot be read is linked like a large one."""
-    try:
-        if source.is_file() and (copy or source.stat().st_size <= _COPIED_BYTES):
+    path = Path(source)
+    with suppress(OSError):
+        if path.is_file() and (copy or path.stat().st_size <= _COPIED_BYTES):
             shutil.copy2(source, target)
             return
-    except OSError:
-        target.unlink(missing_ok=True)
-    target.symlink_to(source.resolve() if source.exists() else source)
+    Path(target).unlink(missing_ok=True)
+    Path(target).symlink_to(source)
