@@ -4,7 +4,6 @@ ship, write it.
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from aorta.engine.events import (
     TrialRecord,
     TrialStarted,
 )
-from aorta.engine.judge import NOTHING, HitCount, Judges, KOfN, SameJudge, misses_that_tell
+from aorta.engine.judge import HitCount, Judges, KOfN, SameJudge, misses_that_tell
 from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session
@@ -435,27 +434,17 @@ def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Fa
 
 
 def _enough(report: ReduceReport, before: HitCount) -> int:
-    """So many trials that a copy which fails as often as the answer is missed less than once in a
-    hundred times. `before`: how often the original was seen to fail before the reduction.
+    """So many trials that a copy which fails as often as what was accepted is missed less than once
+    in a hundred times. `before`: how often the original was seen to fail before the reduction.
     """
     reduction = report.reduction
-    verdict = reduction.confirmation or reduction.calibration
-    judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
-    flaky = _came_and_went(report.records)
-    missed = before.misses or reduction.setbacks or any(v.tally.against for v in judged)
-    if judged and not missed and not flaky.misses:
+    accepted = {point.config_key for point in (*reduction.accepted, reduction.best)}
+    tried = Tally.of(
+        record.outcome
+        for record in report.records
+        if record.point.config_key in accepted and record.point.replica < COPY_REPLICA
+    )
+    seen = before + HitCount.of(tried)
+    if not seen.misses and not reduction.setbacks:
         return 1
-    seen = before + flaky + (HitCount.of(verdict.tally) if verdict else NOTHING)
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
-
-
-def _came_and_went(records: Sequence[TrialRecord]) -> HitCount:
-    """The trials of the configurations that were seen both to fail and not to: the original and
-    the confirmation may both have been lucky.
-    """
-    outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    for record in records:
-        if record.point.replica < COPY_REPLICA and record.point.purpose is not Purpose.CONFIRM:
-            outcomes[record.point.config_key].append(record.outcome)
-    tallies = [Tally.of(found) for found in outcomes.values()]
-    return sum((HitCount.of(t) for t in tallies if t.reproduced and t.against), NOTHING)

@@ -320,15 +320,10 @@ _FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PAT
 _AS_PYTHON = 'python() { command "${PYTHON:-python3}" "$@"; }; export -f python'
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
 _HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'
-# A registered workload needs aorta itself: the Python that the program of this name runs in, or
-# else the first one.
+_NEEDS_AORTA = "it needs aorta: set PYTHON to a Python that has it"
 _RUN_REGISTERED = [
-    """python="${PYTHON:-$(sed -n '1s/^#!//p' "$(command -v aorta)" 2>/dev/null || true)}\"""",
-    (
-        f"${{python:=python3}} -c '{_HAS_AORTA}' || "
-        f"{_or_say('it needs aorta: set PYTHON to a Python that has it')}"
-    ),
-    f'exec $python -m aorta.workloads.child --alone "$here/{ORDER}"',
+    f"\"${{PYTHON:=python3}}\" -c '{_HAS_AORTA}' || {_or_say(_NEEDS_AORTA)}",
+    f'exec "$PYTHON" -m aorta.workloads.child --alone "$here/{ORDER}"',
 ]
 _RECIPE_HEADER = "# Ready to run: aorta triage run --recipe recipe.resolved.yaml\n"
 

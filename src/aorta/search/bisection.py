@@ -1,13 +1,10 @@
 """Bisection of a timeline whose trials may lie: of one line, of several packages, or with merges.
 
 Both ends are run first. While no trial contradicts another, the next state is the one that cuts the
-changes left most nearly in half, as in `git bisect`, which needs the fewest builds; as soon as one
-does, it is the one whose trial is expected to say most. Every trial counts for or against exactly
-the changes that its state holds. The search stops when one change, or a group that no testable
-state tells apart, holds the wanted probability and both of its sides were seen.
-
-It always stops: after `most_trials` at the latest, and as soon as states that were tried before are
-tried again without any gain.
+changes left most nearly in half, as in `git bisect`; as soon as one does, it is the one whose trial
+is expected to say most. The search stops when one change, or a group that no testable state tells
+apart, holds the wanted probability and both of its sides were seen; after `most_trials` at the
+latest, and as soon as states that were tried before are tried again without any gain.
 """
 
 import math
@@ -311,11 +308,6 @@ class Bisection:
             return True
         astray = self._astray[vector]
         return astray >= _ASTRAY and astray > sum(self.trials[vector])
-
-    @property
-    def states_tried(self) -> int:
-        """Distinct states that were built: the cost where building takes the time."""
-        return len(self.untestable | self.trials.keys())
 
     @property
     def most_trials(self) -> int:

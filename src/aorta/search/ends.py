@@ -1,16 +1,13 @@
 """Whether there is a question at all: does the bad end of a timeline fail, does the good one not,
 and do the trials between them fit one break?
 
-A few trials say whether there is a question at all. They need not say how often an end fails: every
-later trial is evidence of the rates as well, and where more of it is wanted from an end, the belief
-asks for it. Broken, repaired and broken again is noticed when one boundary cannot explain the
-trials and three can; flaky trials look like that too, so both explanations are weighed with their
-failure rates integrated over.
+Broken, repaired and broken again is noticed when one boundary cannot explain the trials and three
+can; flaky trials look like that too, so both explanations are weighed with their failure rates
+integrated over.
 
 Does the culprit fail alone? That is asked of a good end, too, before it is searched for what else
-it takes: such a search has no candidate for "nothing else", and where the failure is flaky one
-quiet trial would send it after an innocent partner. So that end is first tried until its trials are
-clearly those of the good or of the bad side, as a sequential test of the two rates that were seen.
+it takes: where the failure is flaky one quiet trial would send that search after an innocent
+partner. So the end is first tried until its trials are clearly those of the good or the bad side.
 """
 
 import math

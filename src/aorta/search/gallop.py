@@ -1,12 +1,10 @@
 """Back in growing steps from a state that fails to one that does not, then bisection between the
 two.
 
-The states carry a place on a line (a day), have holes, and nobody knows how far back the failure
-began: each doubling of its age is as likely as the next, and so is that it is older than every
-state there is. One belief over all of that is kept from the first trial on. Steps back go on, each
-twice as far as the last, until a state is more likely good than not; from there the bisection asks
-whatever says most, and that may be the good state again, or an older one: a flaky failure that
-stayed silent a few times is never taken for certain.
+The states carry a place on a line (a day), and nobody knows how far back the failure began: each
+doubling of its age is as likely as the next, and so is that it is older than every state there is.
+Steps back go on, each twice as far as the last, until a state is more likely good than not; from
+there the bisection asks whatever says most, and that may be an older state again.
 """
 
 import math
@@ -98,14 +96,7 @@ class GallopBack(Bisection):
         self._look_whether_bracketed()
 
     def wants(self, point: Point) -> bool:
-        if not self._walking:
-            return super().wants(point)
-        index = self.timeline.vector(point)[0] - 1
-        return index == self._newest or not self._runs(index)[0]
-
-    @property
-    def best(self) -> Point | None:
-        return super().best if self.bisection else None
+        return self._walking or super().wants(point)
 
     def _find_question(self, waiting: Counter[Vector]) -> Question | None:
         if not self._walking:
