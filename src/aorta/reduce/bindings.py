@@ -49,12 +49,11 @@ def lay_out(
     place: Path,
     *,
     taken: Collection[str] = (),
-    nonsense: str = "",
 ) -> tuple[Placed, Placed]:
     """Every axis of the point: its variables, and what was changed in `place`, a copy of the
     working directory, for a command that finds it there. Other files and folders lie in `folder`;
-    what has the name of another, or one that is `taken`, in a folder of its own. The axis
-    `nonsense` becomes what is no value of it: a text, or a file that is not there. Raises OSError.
+    what has the name of another, or one that is `taken`, in a folder of its own. `NONSENSE` as a
+    value becomes a text, or a file that is not there. Raises OSError.
     """
     variables: Placed = {}
     inside: Placed = {}
@@ -66,8 +65,9 @@ def lay_out(
     for binding in sorted(bindings, key=lambda one: -one.position):
         name, value = binding.axis.name, point[binding.axis.name]
         laid = variables if binding.inside is None else inside
-        texts = binding.texts(value)
-        laid |= dict.fromkeys(texts, NONSENSE) if name == nonsense else texts
+        is_nonsense = value == NONSENSE
+        texts = binding.texts(binding.axis.initial if is_nonsense else value)
+        laid |= dict.fromkeys(texts, NONSENSE) if is_nonsense else texts
         if binding.write is None:
             continue
         if binding.inside is not None:
@@ -80,8 +80,8 @@ def lay_out(
         laid.setdefault(name, target)
         target.parent.mkdir(parents=True, exist_ok=True)
         # Nonsense in a configuration is a text; a file or folder of data is then missing.
-        if name != nonsense or texts:
-            binding.write(NONSENSE if name == nonsense else value, target)
+        if not is_nonsense or texts:
+            binding.write(value, target)
     return variables, inside
 
 

@@ -30,7 +30,6 @@ from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
 PLACE = "place"  # in it: the working directory of the trial, where it is a copy
-IGNORED = "ignored"  # the value of a point that asks about an axis turned into nonsense
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
 _COPIED_BYTES = 1 << 20
@@ -117,8 +116,7 @@ class ReductionExperiment:
     oracle: Deciding
     patience: TimeLimits
 
-    def trial(self, point: Point, index: int, trial_dir: Path, *, nonsense: str = "") -> TrialSpec:
-        """`nonsense`: this axis becomes what is no value of it."""
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         folder = (trial_dir / DATA).absolute()
         place = folder / PLACE
         changed = changed_names(self.bindings)
@@ -126,7 +124,7 @@ class ReductionExperiment:
             copy = self.base.environment.isolated  # a container sees nothing else
             shutil.rmtree(place, ignore_errors=True)
             make_workplace(self.base.subject.cwd, place, changed, copy=copy)
-        placed, _ = lay_out(self.bindings, point, folder, place, nonsense=nonsense)
+        placed, _ = lay_out(self.bindings, point, folder, place)
         texts = {name: str(value) for name, value in placed.items()}
         logs = rank_log_variables(trial_dir.absolute()) if self._has_launcher else {}
         env = {**self.base.env, **logs, **self.launching(point), **texts}
@@ -163,23 +161,6 @@ class ReductionExperiment:
     @cached_property
     def _has_launcher(self) -> bool:
         return is_launched(argv_of(self.base.request.config.get("command", ())))
-
-
-@dataclass(frozen=True)
-class IgnoredExperiment:
-    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
-    A command that reads the axis cannot go on as before.
-    """
-
-    inner: ReductionExperiment
-    at: Point
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        return self.inner.trial(self.at, index, trial_dir, nonsense=str(point[IGNORED]))
 
 
 def clear_data(trial_dir: Path) -> None:

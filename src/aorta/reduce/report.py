@@ -16,7 +16,7 @@ from aorta.core.failure import Failure, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
-from aorta.reduce.experiment import IGNORED
+from aorta.reduce.bindings import NONSENSE
 from aorta.reduce.trace import items_of
 from aorta.search.reduction import AxisFacts, Reduction, Status
 
@@ -240,7 +240,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     if report.failure:
         lines.append(f"failure    {report.failure.text}")
     # A trial with nonsense in the place of an axis is meant to fail in its own way.
-    sought = [r for r in report.records if IGNORED not in dict(r.point.values)]
+    sought = [r for r in report.records if NONSENSE not in dict(r.point.values).values()]
     lines += [f"           {words}" for words in failed_differently(sought)]
     if kept:
         lines.append(f"results    {report.run_dir}")

@@ -32,8 +32,8 @@ from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
 from aorta.executors.process_tree import watch_opened
-from aorta.reduce.bindings import settings_of
-from aorta.reduce.experiment import IGNORED, IgnoredExperiment, ImpatientJudges, clear_data
+from aorta.reduce.bindings import NONSENSE, settings_of
+from aorta.reduce.experiment import ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
@@ -232,17 +232,19 @@ class ReductionRun:
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
-        search = EveryPoint([Point.of({IGNORED: name}) for name in suspects])
+        points = {name: reduction.best.with_value(name, NONSENSE) for name in suspects}
+        search = EveryPoint(list(points.values()))
         answer = self._ask(
             "ignored axes",
             search,
             SameJudge(KOfN(1, _enough(report, self.plan.seen))),
-            IgnoredExperiment(self.experiment, reduction.best),
+            self.experiment,
             expected=report.failure,
             keep=lambda record, _end: clear_data(self._private / record.path),
         )
-        found = [str(p[IGNORED]) for p, verdict in search.verdicts.items() if verdict.reproduces]
-        return report.with_more(answer, reduction=reduction.with_ignored(found))
+        fails = {point for point, verdict in search.verdicts.items() if verdict.reproduces}
+        ignored = [name for name, point in points.items() if point in fails]
+        return report.with_more(answer, reduction=reduction.with_ignored(ignored))
 
     def _with_source(self, report: ReduceReport, watching: Sequence[Listener]) -> ReduceReport:
         """The program itself, at what the other axes were reduced to."""
