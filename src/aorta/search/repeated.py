@@ -22,6 +22,13 @@ class RankedSearch(ABC):
     def ranked(self, n: int) -> Sequence[Point]:
         """Up to `n` points, most valuable first; pending ones included. Empty when done."""
 
+    @abstractmethod
+    def tell(self, point: Point, verdict: Verdict) -> None: ...
+
+    @property
+    @abstractmethod
+    def best(self) -> Point | None: ...
+
     @property
     def done(self) -> bool:
         return not self.ranked(1)
