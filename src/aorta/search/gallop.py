@@ -85,7 +85,7 @@ class GallopBack(Bisection):
         if not hits and misses >= SILENT:
             return GallopVerdict.DOES_NOT_FAIL
         if self._walking:
-            ended = self._newest_is_known and next(self._open_targets(), None) is None
+            ended = self._newest_lacks <= 0 and next(self._open_targets(), None) is None
             return GallopVerdict.NEVER_GOOD if ended else GallopVerdict.OPEN
         if self.done and self.bisection is None:
             return GallopVerdict.NEVER_GOOD
@@ -113,19 +113,16 @@ class GallopBack(Bisection):
         return len(self.names) - 1
 
     @property
-    def _newest_is_known(self) -> bool:
-        return self._wanted_of_newest() <= sum(self._runs(self._newest))
-
-    def _wanted_of_newest(self) -> int:
+    def _newest_lacks(self) -> int:
+        """Trials of the newest state before the way back begins."""
         hits, misses = self._runs(self._newest)
-        return SILENT if misses and not hits else self._newest_runs
+        return (SILENT if misses and not hits else self._newest_runs) - hits - misses
 
     def _next_step(self, waiting: Counter[Vector]) -> int | None:
-        newest, targets = self._newest, self._open_targets()
-        if sum(self._runs(newest)) + waiting[(newest + 1,)] < self._wanted_of_newest():
-            return newest
-        if not self._newest_is_known:
-            return None
+        newest, lacks = self._newest, self._newest_lacks
+        if lacks > 0:
+            return newest if waiting[(newest + 1,)] < lacks else None
+        targets = self._open_targets()
         return next((i for i in targets if waiting[(i + 1,)] < self._silence_wanted(i)), None)
 
     def _open_targets(self) -> Iterator[int]:
@@ -164,7 +161,7 @@ class GallopBack(Bisection):
         return belief.mass(newer) >= _LIKELY_GOOD
 
     def _look_whether_bracketed(self) -> None:
-        if not self._walking or not self._newest_is_known or not self._runs(self._newest)[0]:
+        if not self._walking or self._newest_lacks > 0 or not self._runs(self._newest)[0]:
             return
         target = next(self._open_targets(), None)
         if target is not None and self._runs(target)[1] and self._likely_good(target):
