@@ -40,6 +40,7 @@ _T = TypeVar("_T")
 _FAINT = 4e-3  # of what is not known: a side that says less than this is not run again
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
 _SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
+_SIDE_TRIALS = 5  # about so many of both sides make a sharp boundary as sure as is mostly wanted
 # Trials of a state with evidence that told nothing, and outnumber it, before it is asked no more.
 _ASTRAY = 3
 _CLEAR = math.log(8)  # how clear a state beside the answer must be before it is left alone
@@ -277,7 +278,10 @@ class Bisection:
             return 0
         if left := self._left:
             probes = self.settings.sanity_probes if self._probes_steady else 0
-            checks = self._side_runs + max(0, probes + bool(probes) - len(self._probed))
+            tried = sum(sum(self.trials.get(side, (0, 0))) for side in self._sides(left))
+            is_one = left.bit_count() == 1
+            repeats = max(_SIDE_TRIALS, 2 * self._side_runs) - tried if is_one else self._side_runs
+            checks = max(0, repeats) + max(0, probes + bool(probes) - len(self._probed))
             more = (self._weight(left) - 1).bit_length() + checks * self.settings.confirm
         else:
             best = self._most_telling(Counter())
