@@ -351,18 +351,17 @@ class WindowAxis(_Axis):
     def variables(self) -> tuple[str, ...]:
         return (self.start, self.length)
 
-    def axis(self) -> Axis:
+    def bind(self, _around: Surroundings) -> AxisBinding:
         start, length = self.initial
-        return axes.window(
+        axis = axes.window(
             self.name, start, length, floor=self.floor, tolerance=self.tolerance, **self.hints
         )
 
-    def bind(self, _around: Surroundings) -> AxisBinding:
         def texts(value: Value) -> dict[str, str]:
             span = as_window(value)
             return {self.start: str(span.start), self.length: str(span.length)}
 
-        return AxisBinding(self.axis(), texts)
+        return AxisBinding(axis, texts)
 
 
 class WorldSizeAxis(_Axis):
@@ -378,14 +377,12 @@ class WorldSizeAxis(_Axis):
     def variables(self) -> tuple[str, ...]:
         return (self.name,) if is_variable(self.name) else ()
 
-    def axis(self) -> Axis:
+    def bind(self, _around: Surroundings) -> AxisBinding:
         kind, strategy = AxisKind.WORLD_SIZE, self.strategy
-        return axes.number(
+        axis = axes.number(
             self.name, self.initial, self.floor, kind=kind, strategy=strategy, **self.hints
         )
-
-    def bind(self, _around: Surroundings) -> AxisBinding:
-        return _plain(self.axis(), *self.variables)
+        return _plain(axis, *self.variables)
 
 
 class RanksAxis(_Subset):

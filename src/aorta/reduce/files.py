@@ -157,7 +157,6 @@ _SYSTEM = re.compile(  # /dev/shm is where jobs stage their data
     r"/(?:usr|bin|sbin|lib|lib32|lib64|etc|proc|sys|dev(?!/shm/)|boot|run|opt/rocm[^/]*)/"
 )
 _PROGRAM = re.compile(r"python[\d.]*\Z|torchrun\Z")
-_MOST_COPIED = 1 << 20
 
 
 @dataclass
@@ -195,7 +194,7 @@ class Portable:
             return path
         if name := self._name_of(path):
             return name
-        if place.is_file() and _is_small_text(place):
+        if place.is_file() and _text_of(place):
             name = f"{OUTSIDE}/{place.name}"
             if self.copied.setdefault(name, place) == place:
                 return f"./{name}"
@@ -244,13 +243,6 @@ def baked(value: str, root: Path, here: str, quote: Callable[[str], str]) -> str
     pattern = re.compile(rf"(?<![\w./\-]){re.escape(str(root))}(?=/|:|\Z)")
     between = f'"{here}"'
     return between.join(quote(part) if part else "" for part in pattern.split(value)) or "''"
-
-
-def _is_small_text(path: Path) -> bool:
-    try:
-        return path.stat().st_size <= _MOST_COPIED and b"\0" not in path.read_bytes()
-    except OSError:
-        return False
 
 
 # -- the installed packages that Python files import, in the releases that they had when it failed
