@@ -225,7 +225,7 @@ def _run(
     answer = search.answer
     changes = {(c.package, c.rank + 1) for c in answer.changes} if answer else set()
     right = culprit in changes
-    builds, width = search.states_tried, len(changes)
+    builds, width = len(search.untestable | search.trials.keys()), len(changes)
     (flaked, _), (_, silent) = search.sides()
     done = Ran(right, trials, rounds, builds, width, ideal, answered=answer is not None)
     return replace(done, agreed=not flaked and not silent, good_failed=flaked > 0)

@@ -263,9 +263,7 @@ def test_a_flaky_failure_is_measured_and_kept(tmp_path: Path) -> None:
     assert report["confirmed"]["reproduced"] > 0
 
 
-def test_files_the_copy_lacks_are_noticed_and_the_original_directory_is_used(
-    tmp_path: Path,
-) -> None:
+def test_files_the_copy_lacks_are_noticed_and_may_be_named(tmp_path: Path) -> None:
     (tmp_path / "part-one").write_text("x")
     script = 'name=part; [ -f "./$name-one" ] && echo BOOM'  # looked at, and never opened
     spec = write_spec(tmp_path, script, [numeric("N", 9, 1)])
@@ -273,9 +271,6 @@ def test_files_the_copy_lacks_are_noticed_and_the_original_directory_is_used(
     assert report["shipped_copy"]["self_contained"] is False
     run_dir = run_dir_of(report, tmp_path)
     assert "does not fail the same way by itself" in (run_dir / "SHIP.md").read_text()
-    shipped = run_dir / "shrunken" / "run_repro.sh"
-    ran = subprocess.run(["bash", shipped], cwd="/", capture_output=True, text=True, check=False)
-    assert "BOOM" in ran.stdout
     named = write_spec(
         tmp_path, script, [numeric("N", 9, 1)],
         workload={"command": "bash fails.sh", "files": ["*.sh", "part-*"]},

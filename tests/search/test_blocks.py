@@ -54,51 +54,6 @@ fn two() {
     assert blocks(text)[0] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_without_indentation_brackets_tell_what_is_inside() -> None:
-    text = """
-void f() {
-a(")}");
-if (x) {
-b();
-}
-}
-g();
-"""
-    assert blocks(text) == [[[0, 1, 2, 3, 4, 5], [6]], [[1], [2, 3, 4]]]
-
-
-def test_a_closing_bracket_too_many_does_not_go_below_the_ground() -> None:
-    assert blocks("}\n}\nf {\na\n}\ng {\nb\n}") == [[[0, 1], [2, 3, 4], [5, 6, 7]]]
-
-
-def test_between_conditionals_everything_is_deeper_however_it_is_indented() -> None:
-    text = """
-#if A
-one
-    two
-#else
-three
-#endif
-four
-"""
-    assert blocks(text)[0] == [[0, 1, 2, 3, 4, 5], [6]]
-    assert [1, 2] in blocks(text)[1]
-
-
-def test_conditionals_inside_each_other_are_each_a_block() -> None:
-    text = """
-#ifdef A
-one
-#ifndef B
-two
-#endif
-three
-#endif
-four
-"""
-    assert blocks(text) == [[[0, 1, 2, 3, 4, 5, 6], [7]], [[1], [2, 3, 4], [5]]]
-
-
 def test_a_conditional_that_is_never_closed_is_a_line_like_any_other() -> None:
     assert blocks("#if A\none\ntwo") == []
 
@@ -131,7 +86,3 @@ def test_every_level_parts_the_lines_it_has_without_overlap() -> None:
 
 def test_spaces_and_a_tab_of_the_same_width_stand_at_one_depth() -> None:
     assert blocks("x:\n        a\n\tb\ny:") == [[[0, 1, 2], [3]]]
-
-
-def test_a_line_that_closes_two_brackets_belongs_to_the_inner_one() -> None:
-    assert blocks("f {\ng {\na\n}}\nh") == [[[0, 1, 2, 3], [4]], [[1, 2, 3]]]

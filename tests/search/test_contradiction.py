@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from aorta.search.belief import Counts
 from aorta.search.bisection import USUAL_RATES
-from aorta.search.ends import Repaired, repaired_among
+from aorta.search.ends import repaired_among
 
 PASSES, FAILS = (0, 6), (6, 0)
 
@@ -27,7 +27,7 @@ def test_a_repair_lies_between_the_first_failure_and_the_last_state_before_the_n
         for _ in range(length)
     ]
     found = repaired_among(seen, USUAL_RATES)
-    assert found == Repaired(lengths[0], sum(lengths[:3]) - 1)
+    assert found == (lengths[0], sum(lengths[:3]) - 1)
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(1, 6))
@@ -45,4 +45,4 @@ def test_what_a_flaky_failure_shows_as_well_is_no_repair(seen: list[Counts]) -> 
 
 def test_of_two_states_that_run_clean_the_one_with_less_evidence_does_not_hide_the_repair() -> None:
     seen = [(0, 5), (9, 1), (8, 0), (0, 1), (0, 9), (10, 0)]
-    assert repaired_among(seen, USUAL_RATES) == Repaired(1, 4)
+    assert repaired_among(seen, USUAL_RATES) == (1, 4)

@@ -1,7 +1,13 @@
-"""The axes of a reduction spec as they are written, kind by kind, and what each is to the search.
-What they stand for on disk is `bindings`' affair.
+"""The axes of a reduction spec as they are written, kind by kind: what each is to the search, and
+how its value reaches the workload. Reading what it names may fail with a UsageError.
 """
 
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -14,12 +20,50 @@ from pydantic import (
 )
 
 from aorta.core import axis as axes
-from aorta.core.axis import Axis, AxisKind, Strategy, SubsetAxis
+from aorta.core.axis import (
+    Axis,
+    AxisKind,
+    Strategy,
+    SubsetAxis,
+    Value,
+    as_indexes,
+    as_single,
+    as_window,
+)
 from aorta.core.documents import UNKNOWN_KIND, StrictModel
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
+from aorta.reduce.bindings import NONSENSE, AxisBinding
+from aorta.reduce.config_files import settings_in
+from aorta.reduce.structure import ARRAYS, array_rows, pieces_of
 
 MAX_ITEMS = 1_000_000
+MAX_FILE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where axes find what they name: the working directory, the spec's, the command's Python."""
+
+    cwd: Path
+    base: Path
+    python: str | None
+
+    def found(self, name: str) -> Path:
+        """Where the command itself would find it: in its own directory, else beside the spec."""
+        places = [(root / Path(name).expanduser()) for root in (self.cwd, self.base)]
+        path = next((place for place in places if place.exists()), None)
+        if path is None:
+            raise UsageError(f"there is no {name!r} in {self.cwd}", where="initial")
+        return path.absolute()
+
+    def inside(self, path: Path) -> str:
+        """Its name in the working directory."""
+        cwd, place = self.cwd.resolve(), path.resolve()
+        if not place.is_relative_to(cwd) or place == cwd:
+            said = f"{str(path)!r} does not lie in the working directory"
+            raise UsageError(said, where="initial")
+        return place.relative_to(cwd).as_posix()
 
 
 def tuple_of(value: object) -> object:
@@ -143,6 +187,27 @@ class EnvAxis(_Axis):
             **self.hints,
         )
 
+    def bind(self, around: Surroundings) -> AxisBinding:
+        variable = _plain(self.axis(), self.name)
+        return variable if self.file is None else self._in_config(variable, around)
+
+    def _in_config(self, variable: AxisBinding, around: Surroundings) -> AxisBinding:
+        """A number that a configuration says."""
+        path = around.cwd / str(self.file)
+        setting = next((one for one in settings_in(path) or () if one.key == self.key), None)
+        if setting is None:
+            said = f"found no whole number of the key {self.key!r} in {self.file!r}"
+            raise UsageError(said, where="key")
+        original = path.read_text("utf-8")
+
+        def write(value: Value, target: Path) -> None:
+            """In a file that may hold other values of it already, all of them further down."""
+            text = target.read_text("utf-8") if target.is_file() else original
+            said = f'"{value}"' if value == NONSENSE else str(as_single(value))
+            target.write_text(setting.replaced(text, said), encoding="utf-8")
+
+        return replace(variable, write=write, inside=around.inside(path), position=setting.start)
+
 
 class _Subset(_Axis):
     """Some of several items. `floor`: so many at least."""
@@ -156,6 +221,15 @@ class _Subset(_Axis):
             raise UsageError(said, where="initial")
         kind = AxisKind(self.kind)
         return axes.subset(self.name, items, kind=kind, floor=self.floor, **self.hints)
+
+    def listed(self, items: tuple[str, ...], separator: str = ",") -> AxisBinding:
+        """A variable that holds some of the items: `a,c`."""
+        axis = self.axis(items)
+
+        def texts(value: Value) -> dict[str, str]:
+            return {self.name: separator.join(items[index] for index in as_indexes(value))}
+
+        return AxisBinding(axis, texts)
 
 
 class FileSubsetAxis(_Subset):
@@ -171,6 +245,37 @@ class FileSubsetAxis(_Subset):
     header: Annotated[int | None, Field(ge=0)] = None
     in_place: bool = False
 
+    def bind(self, around: Surroundings) -> AxisBinding:
+        path, initial = around.found(self.initial), self.initial
+        if not path.is_file():
+            raise UsageError(f"{initial!r} is not a file; a folder is dir_subset", where="initial")
+        try:
+            if path.stat().st_size > MAX_FILE_BYTES:
+                raise UsageError(f"{initial!r} is larger than 1 GiB", where="initial")
+            content = path.read_bytes()
+        except OSError as wrong:
+            said = f"{initial!r} cannot be read: {wrong.strerror}"
+            raise UsageError(said, where="initial") from None
+        rows = array_rows(around.python, path) if path.suffix in ARRAYS else None
+        pieces = rows or pieces_of(path.name, content, self.header)
+        if path.suffix in ARRAYS and rows is None:
+            raise UsageError(
+                f"{initial!r} holds nothing that NumPy or torch of this command's Python could "
+                "take apart: expected an array, a list, or arrays of one length",
+                where="initial",
+            )
+
+        def write(value: Value, target: Path) -> None:
+            target.write_bytes(pieces.without_all_but(set(as_indexes(value))))
+
+        return AxisBinding(
+            self.axis(pieces.items),
+            write=write,
+            source=path,
+            digest=hashlib.sha256(content).hexdigest(),
+            inside=around.inside(path) if self.in_place else None,
+        )
+
 
 class DirSubsetAxis(_Subset):
     """Which files of a folder are needed. The variable `name` holds the reduced folder; `in_place`
@@ -182,6 +287,33 @@ class DirSubsetAxis(_Subset):
     initial: Text
     in_place: bool = False
 
+    def bind(self, around: Surroundings) -> AxisBinding:
+        """Real files, that `os.walk`, `grep -r` and `tar` see like any other."""
+        root = around.found(self.initial)
+        if not root.is_dir():
+            said = f"{self.initial!r} is not a folder; a file is file_subset"
+            raise UsageError(said, where="initial")
+        names, digest = [], hashlib.sha256()
+        for path in _files_in(root):
+            names.append(str(path.relative_to(root)))
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, "sha256").hexdigest()
+            digest.update(f"{names[-1]}\0{content}\0".encode("utf-8", "replace"))
+
+        def write(value: Value, target: Path) -> None:
+            target.mkdir(exist_ok=True)
+            for name in (names[index] for index in as_indexes(value)):
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(root / name, target / name)
+
+        return AxisBinding(
+            self.axis(tuple(names)),
+            write=write,
+            source=root,
+            digest=digest.hexdigest(),
+            inside=around.inside(root) if self.in_place else None,
+        )
+
 
 class ListAxis(_Subset):
     """Which parts of a variable that holds `a,b,c` are needed."""
@@ -192,8 +324,9 @@ class ListAxis(_Subset):
     initial: Text
     separator: Text = ","
 
-    def items(self) -> tuple[str, ...]:
-        return tuple(filter(None, (part.strip() for part in self.initial.split(self.separator))))
+    def bind(self, _around: Surroundings) -> AxisBinding:
+        parts = (part.strip() for part in self.initial.split(self.separator))
+        return self.listed(tuple(filter(None, parts)), self.separator)
 
 
 class WindowAxis(_Axis):
@@ -218,11 +351,17 @@ class WindowAxis(_Axis):
     def variables(self) -> tuple[str, ...]:
         return (self.start, self.length)
 
-    def axis(self) -> Axis:
+    def bind(self, _around: Surroundings) -> AxisBinding:
         start, length = self.initial
-        return axes.window(
+        axis = axes.window(
             self.name, start, length, floor=self.floor, tolerance=self.tolerance, **self.hints
         )
+
+        def texts(value: Value) -> dict[str, str]:
+            span = as_window(value)
+            return {self.start: str(span.start), self.length: str(span.length)}
+
+        return AxisBinding(axis, texts)
 
 
 class WorldSizeAxis(_Axis):
@@ -238,11 +377,12 @@ class WorldSizeAxis(_Axis):
     def variables(self) -> tuple[str, ...]:
         return (self.name,) if is_variable(self.name) else ()
 
-    def axis(self) -> Axis:
+    def bind(self, _around: Surroundings) -> AxisBinding:
         kind, strategy = AxisKind.WORLD_SIZE, self.strategy
-        return axes.number(
+        axis = axes.number(
             self.name, self.initial, self.floor, kind=kind, strategy=strategy, **self.hints
         )
+        return _plain(axis, *self.variables)
 
 
 class RanksAxis(_Subset):
@@ -251,6 +391,9 @@ class RanksAxis(_Subset):
     kind: Literal["ranks"]
     name: Variable
     initial: Count
+
+    def bind(self, _around: Surroundings) -> AxisBinding:
+        return self.listed(tuple(map(str, range(self.initial))))
 
 
 class SourceAxis(_Axis):
@@ -265,6 +408,17 @@ class SourceAxis(_Axis):
     @property
     def variables(self) -> tuple[str, ...]:
         return ()
+
+
+def _plain(axis: Axis, *names: str) -> AxisBinding:
+    """Numbers and choices: the value is the variable's text."""
+    return AxisBinding(axis, lambda value: dict.fromkeys(names, str(as_single(value))))
+
+
+def _files_in(root: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        yield from (path for name in sorted(files) if (path := Path(folder) / name).is_file())
 
 
 def _tag(value: Any) -> str:

@@ -147,44 +147,27 @@ def _snake(name: str) -> str:
     return re.sub(r"\W", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", last))
 
 
-_DIVIDED = (
-    (
-        re.compile(r"(?i)hidden|embed|embd|(?:^|_)dim|d_?model|width|channels"),
-        re.compile(r"(?i)heads?$|groups"),
-    ),
-    (re.compile(r"(?i)batch"), re.compile(r"(?i)micro|accum")),
-)
+_PARTS = re.compile(r"(?i)heads?$|groups|micro|accum")
+_WHOLES = re.compile(r"(?i)hidden|embed|embd|(?:^|_)dim|d_?model|width|channels|batch")
 
 
 def divided(axes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The axes, of which one that another divides by its name and value goes in steps of that,
-    and the other stays: a hidden size that is no multiple of the heads is another failure.
+    """The axes, of which those that divide others by their names stay, and the others go in steps
+    of them: a hidden size that is no multiple of the heads is another failure.
 
-    >>> axes = [{"name": "HIDDEN", "initial": 96}, {"name": "NUM_HEADS", "initial": 12}]
-    >>> divided(axes)[0]
-    {'name': 'HIDDEN', 'initial': 96, 'floor': 12, 'step': 12}
-    >>> divided(axes)[1]
-    {'name': 'NUM_HEADS', 'initial': 12, 'floor': 12}
+    >>> hidden = {"name": "HIDDEN", "type": "int", "initial": 96, "floor": 1}
+    >>> heads = {"name": "NUM_HEADS", "type": "int", "initial": 12, "floor": 1}
+    >>> [axis["floor"] for axis in divided([hidden, heads])]
+    [12, 12]
     """
-    found = []
-    for axis in axes:
-        parts = [other["initial"] for other in axes if _divides(other, axis)]
-        more: dict[str, int] = {}
-        if parts:
-            more = {"floor": max(parts), "step": max(parts)}
-        elif any(_divides(axis, other) for other in axes):
-            more = {"floor": axis["initial"]}
-        found.append({**axis, **more})
+    sizes = {axis["name"]: axis["initial"] for axis in axes if axis.get("type") == "int"}
+    parts = {name: size for name, size in sizes.items() if _PARTS.search(name)}
+    found = [dict(axis) for axis in axes]
+    for axis in found:
+        name = axis["name"]
+        if name in parts:
+            axis["floor"] = parts[name]
+        elif name in sizes and _WHOLES.search(name):
+            steps = [n for n in parts.values() if n < sizes[name] and sizes[name] % n == 0]
+            axis.update({"floor": max(steps), "step": max(steps)} if steps else {})
     return found
-
-
-def _divides(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
-    small, large = part.get("initial"), whole.get("initial")
-    if not isinstance(small, int) or not isinstance(large, int) or not 1 < small < large:
-        return False
-    named = any(
-        parts.search(part["name"]) and wholes.search(whole["name"])
-        for wholes, parts in _DIVIDED
-        if not parts.search(whole["name"])
-    )
-    return named and large % small == 0

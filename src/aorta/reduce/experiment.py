@@ -1,11 +1,11 @@
 """From a point to a trial: the workload's own experiment with the axes laid out around it."""
 
-import os
 import shutil
 import statistics
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from aorta.core.axis import AxisKind, Point, Purpose
@@ -20,17 +20,16 @@ from aorta.reduce.files import is_installed
 from aorta.reduce.launcher import (
     argv_of,
     is_launched,
-    with_rank_logs,
+    ranks_of,
     with_world_size,
     world_size_variables,
 )
 from aorta.reduce.spec import Gate
-from aorta.workloads.ranks import RANK_LOGS
+from aorta.workloads.ranks import rank_log_variables
 from aorta.workloads.trial import WorkloadExperiment
 
 DATA = "data"
 PLACE = "place"  # in it: the working directory of the trial, where it is a copy
-IGNORED = "ignored"  # the value of a point that asks about an axis turned into nonsense
 _LEAST_PATIENCE = 10.0
 _NOTHING = Point.of({})
 _COPIED_BYTES = 1 << 20
@@ -117,8 +116,7 @@ class ReductionExperiment:
     oracle: Deciding
     patience: TimeLimits
 
-    def trial(self, point: Point, index: int, trial_dir: Path, *, nonsense: str = "") -> TrialSpec:
-        """`nonsense`: this axis becomes what is no value of it."""
+    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         folder = (trial_dir / DATA).absolute()
         place = folder / PLACE
         changed = changed_names(self.bindings)
@@ -126,18 +124,16 @@ class ReductionExperiment:
             copy = self.base.environment.isolated  # a container sees nothing else
             shutil.rmtree(place, ignore_errors=True)
             make_workplace(self.base.subject.cwd, place, changed, copy=copy)
-        placed, _ = lay_out(self.bindings, point, folder, place, nonsense=nonsense)
+        placed, _ = lay_out(self.bindings, point, folder, place)
         texts = {name: str(value) for name, value in placed.items()}
-        env = {**self.base.env, **self.launching(point), **texts}
+        logs = rank_log_variables(trial_dir.absolute()) if self._has_launcher else {}
+        env = {**self.base.env, **logs, **self.launching(point), **texts}
         trial = replace(self.base, env=env).trial(_NOTHING, index, trial_dir)
-        argv = self.command(trial.argv, point)
-        if self._has_launcher:
-            argv = with_rank_logs(argv, (trial_dir / RANK_LOGS).absolute())
         return replace(
             trial,
             # The original's own directory, or a copy of it with the files that the point changes.
             cwd=place if changed else trial.cwd,
-            argv=argv,
+            argv=self.command(trial.argv, point),
             watch=self.oracle.watch(),
             timeout=self.patience.seconds_for(point),
         )
@@ -157,30 +153,14 @@ class ReductionExperiment:
         return None
 
     def launching(self, point: Point) -> dict[str, str]:
-        """Variables for a launcher that stands inside a script."""
+        """Variables for a launcher whose options do not say the number of ranks."""
         ranks = self.ranks(point)
-        return {} if ranks is None or self._has_launcher else world_size_variables(ranks)
+        said = ranks_of(argv_of(self.base.request.config.get("command", ())))
+        return {} if ranks is None or said else world_size_variables(ranks)
 
     @cached_property
     def _has_launcher(self) -> bool:
         return is_launched(argv_of(self.base.request.config.get("command", ())))
-
-
-@dataclass(frozen=True)
-class IgnoredExperiment:
-    """The same trials with one axis turned into nonsense: `Point.of({IGNORED: axis})` says which.
-    A command that reads the axis cannot go on as before.
-    """
-
-    inner: ReductionExperiment
-    at: Point
-
-    @property
-    def oracle(self) -> Deciding:
-        return self.inner.oracle
-
-    def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        return self.inner.trial(self.at, index, trial_dir, nonsense=str(point[IGNORED]))
 
 
 def clear_data(trial_dir: Path) -> None:
@@ -231,34 +211,35 @@ def make_workplace(original: Path, place: Path, without: Collection[str], *, cop
     without what a verb wrote. Large files are links to the original unless `copy`; so are
     repositories and virtual environments, and whatever is there beyond twenty thousand files.
     """
-    place.mkdir(parents=True)
     seen = 0
-    for folder, folders, names in os.walk(original):
+
+    def skipped(folder: str, names: list[str]) -> list[str]:
+        """What is not copied; some of it is linked to."""
+        nonlocal seen
+        seen += len(names)
         here = Path(folder)
-        inside, is_many = here.relative_to(original), seen > _MOST_FILES
-        for name in list(folders):
-            source, target = here / name, place / inside / name
-            if (inside / name).as_posix() in without or place.is_relative_to(source):
-                folders.remove(name)
-            elif name == ".git" or source.is_symlink() or is_installed(source) or is_many:
-                folders.remove(name)
-                target.symlink_to(source, target_is_directory=True)
-            elif is_output(source):
-                folders.remove(name)
-            else:
-                target.mkdir()
-        for name in names:
-            seen += 1
-            if (inside / name).as_posix() not in without:
-                _put(here / name, place / inside / name, copy=copy and seen <= _MOST_FILES)
+        target = place / here.relative_to(original)
+        target.mkdir(parents=True, exist_ok=True)
+        changed = [n for n in names if (here / n).relative_to(original).as_posix() in without]
+        changed += [n for n in names if place.is_relative_to(here / n) or is_output(here / n)]
+        for name in {*names}.difference(changed):
+            path = here / name
+            is_link = path.is_symlink() and not path.is_file()
+            if seen > _MOST_FILES or name == ".git" or is_link or is_installed(path):
+                (target / name).symlink_to(path)
+                changed.append(name)
+        return changed
+
+    put = partial(_put, copy=copy)
+    shutil.copytree(original, place, ignore=skipped, copy_function=put, dirs_exist_ok=True)
 
 
-def _put(source: Path, target: Path, *, copy: bool) -> None:
+def _put(source: str, target: str, *, copy: bool) -> None:
     """A pipe, a socket or a file that cannot be read is linked like a large one."""
-    try:
-        if source.is_file() and (copy or source.stat().st_size <= _COPIED_BYTES):
+    path = Path(source)
+    with suppress(OSError):
+        if path.is_file() and (copy or path.stat().st_size <= _COPIED_BYTES):
             shutil.copy2(source, target)
             return
-    except OSError:
-        target.unlink(missing_ok=True)
-    target.symlink_to(source.resolve() if source.exists() else source)
+    Path(target).unlink(missing_ok=True)
+    Path(target).symlink_to(source)

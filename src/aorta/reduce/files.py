@@ -36,6 +36,7 @@ class WorkloadFiles:
 
     root: Path
     names: tuple[str, ...]
+    left_out: tuple[str, ...] = ()  # needed too, and too large to copy
 
     def copy_to(self, folder: Path) -> None:
         for name in self.names:
@@ -50,8 +51,8 @@ def needed_files(
     globs: Sequence[str] | None,
     apart: Sequence[Path],
     opened: Collection[str] = (),
-) -> WorkloadFiles | None:
-    """What to copy of `root`; None where it is too much. `apart` is never copied. `opened`: names
+) -> WorkloadFiles:
+    """What to copy of `root`, the smallest files first. `apart` is never copied. `opened`: names
     that a run was seen to open, which are needed too.
     """
     files = dict(_walk(root, apart))
@@ -63,9 +64,13 @@ def needed_files(
     # The `__init__.py` of every package that a module lies in: importing it imports them.
     folders = {parent for name in names for parent in Path(name).parents} - {Path()}
     names |= files.keys() & {(folder / _PACKAGE).as_posix() for folder in folders}
-    if sum(files[name] for name in names) > MOST_BYTES_TAKEN:
-        return None
-    return WorkloadFiles(root, tuple(sorted(names)))
+    taken, total = [], 0
+    for name in sorted(names, key=files.__getitem__):
+        total += files[name]
+        if total <= MOST_BYTES_TAKEN:
+            taken.append(name)
+    left_out = names.difference(taken)
+    return WorkloadFiles(root, tuple(sorted(taken)), tuple(sorted(left_out)))
 
 
 def _walk(root: Path, apart: Sequence[Path]) -> Iterator[tuple[str, int]]:
@@ -152,7 +157,6 @@ _SYSTEM = re.compile(  # /dev/shm is where jobs stage their data
     r"/(?:usr|bin|sbin|lib|lib32|lib64|etc|proc|sys|dev(?!/shm/)|boot|run|opt/rocm[^/]*)/"
 )
 _PROGRAM = re.compile(r"python[\d.]*\Z|torchrun\Z")
-_MOST_COPIED = 1 << 20
 
 
 @dataclass
@@ -190,7 +194,7 @@ class Portable:
             return path
         if name := self._name_of(path):
             return name
-        if place.is_file() and _is_small_text(place):
+        if place.is_file() and _text_of(place):
             name = f"{OUTSIDE}/{place.name}"
             if self.copied.setdefault(name, place) == place:
                 return f"./{name}"
@@ -218,12 +222,10 @@ def _with_paths(text: str, moved: Callable[[str], str]) -> str:
     return _ABSOLUTE.sub(instead, text)
 
 
-def made_portable(
-    command: Sequence[str], root: Path, *, moved: bool
-) -> tuple[tuple[str, ...], Portable]:
-    """The command for a copy of `root`; as it is where it runs in `root` itself."""
+def made_portable(command: Sequence[str], root: Path) -> tuple[tuple[str, ...], Portable]:
+    """The command for a copy of `root`."""
     found = Portable(root)
-    return tuple(map(found.text, command)) if moved else tuple(command), found
+    return tuple(map(found.text, command)), found
 
 
 def secret_variables(variables: dict[str, str]) -> dict[str, str]:
@@ -241,13 +243,6 @@ def baked(value: str, root: Path, here: str, quote: Callable[[str], str]) -> str
     pattern = re.compile(rf"(?<![\w./\-]){re.escape(str(root))}(?=/|:|\Z)")
     between = f'"{here}"'
     return between.join(quote(part) if part else "" for part in pattern.split(value)) or "''"
-
-
-def _is_small_text(path: Path) -> bool:
-    try:
-        return path.stat().st_size <= _MOST_COPIED and b"\0" not in path.read_bytes()
-    except OSError:
-        return False
 
 
 # -- the installed packages that Python files import, in the releases that they had when it failed

@@ -55,9 +55,6 @@ def spec_document(
     others = [one for one in given_axes if one.get("kind") != "source"]
     for binding, written in zip(plan.bindings, others, strict=True):
         axis = binding.axis
-        if binding.inside is not None and axis.name not in placed:
-            axes.append(written)  # the directory that it lies in is the original's
-            continue
         final = _final(axis, point[axis.name], placed, folder)
         if final is None:
             fixed[axis.name] = str(placed[axis.name])

@@ -271,6 +271,4 @@ def _copy_lines(shipped: Shipped) -> list[str]:
     if shipped.reproduces is None:
         return ["`shrunken/` was not tried by itself: try it before you send it."]
     lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
-    if shipped.in_place:
-        lines += ["`run_repro.sh` fails in the original directory, where it goes by itself."]
     return [*lines, "Name what it needs in the spec, as `workload: {files: [...]}`."]

@@ -14,10 +14,11 @@ from aorta.core.errors import AortaError, SpecError
 from aorta.core.oracle import Deciding, Oracle
 from aorta.engine.judge import NOTHING, HitCount, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Budget
-from aorta.reduce.bindings import AxisBinding, bindings_of
+from aorta.reduce.axis_spec import SourceAxis, Surroundings
+from aorta.reduce.bindings import AxisBinding
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
 from aorta.reduce.files import secret_variables
-from aorta.reduce.launcher import argv_of, is_launched
+from aorta.reduce.launcher import argv_of, is_launched, python_of
 from aorta.reduce.spec import SpecFile, read_spec, source_axis
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 from aorta.registry.sidecars import definitions_of, sidecars_beside
@@ -135,7 +136,7 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         spec=spec,
         request=request,
         base=base,
-        bindings=bindings_of(spec, base.subject.cwd),
+        bindings=_bindings(spec, base.subject.cwd),
         budget=Budget(
             max_trials=overrides.max_trials or content.budget.max_trials,
             max_seconds=overrides.max_wall_clock or content.budget.max_wall_clock,
@@ -156,6 +157,24 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
             f"there is no directory {base.subject.cwd}", where=f"{spec.file}: workload.cwd"
         )
     return plan
+
+
+def _bindings(spec: SpecFile, cwd: Path) -> tuple[AxisBinding, ...]:
+    """Every axis of the spec but the source, read and checked; an error names the place in the
+    file.
+    """
+    around = Surroundings(cwd, spec.base, python_of(spec.content.workload.command or ()))
+    made = []
+    for index, axis in enumerate(spec.content.axes):
+        if isinstance(axis, SourceAxis):
+            continue  # what is made of it is no value of a variable
+        where = f"{spec.file}: axes[{index}]"
+        try:
+            made.append(axis.bind(around))
+        except AortaError as wrong:
+            inside = f"{where}.initial" if wrong.where == "initial" else where
+            raise SpecError(wrong.message, where=inside) from None
+    return tuple(made)
 
 
 def _with_declared_axes(spec: SpecFile) -> SpecFile:

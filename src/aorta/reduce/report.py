@@ -16,7 +16,7 @@ from aorta.core.failure import Failure, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
-from aorta.reduce.experiment import IGNORED
+from aorta.reduce.bindings import NONSENSE
 from aorta.reduce.trace import items_of
 from aorta.search.reduction import AxisFacts, Reduction, Status
 
@@ -33,21 +33,12 @@ COPY_REPLICA = 1_000_000  # of the trials of what ships: a number that no search
 
 @dataclass(frozen=True)
 class Shipped:
-    """Whether the copy that ships was seen to fail by itself. None: it was not tried.
-
-    Where it does not, what is written runs in the original directory, and `in_place` says whether
-    that fails.
-    """
+    """Whether the copy that ships was seen to fail. None: it was not tried."""
 
     reproduces: bool | None = None
-    in_place: bool | None = None
     tally: Tally = field(default_factory=Tally)
     why: str = ""  # of the last trial that did not fail the same way
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether `run_repro.sh` as it is written was seen not to fail."""
-        return self.reproduces is False and self.in_place is not True
+    alone: bool = True  # it needs no file of the original directory
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ class ReduceReport:
             untried = self.reduction.status is Status.REDUCED and not self.shipped.tally.trials
             if untried or self.reduction.status is Status.RUNNING:
                 return PARTIAL
-        if self.reduction.status is Status.REDUCED and self.shipped.is_broken:
+        if self.reduction.status is Status.REDUCED and self.shipped.reproduces is False:
             return PARTIAL  # smaller, and of no use to anybody
         return _STATUSES.get(self.reduction.status, PARTIAL)
 
@@ -104,7 +95,7 @@ class ReduceReport:
         if self.reduction.status is Status.DID_NOT_REPRODUCE and self.records and not self.hint:
             why, last = self.reduction.why, self.records[-1].why
             return why if last in why else f"{why}; the last trial: {last}"
-        broken = self.reduction.status is Status.REDUCED and self.shipped.is_broken
+        broken = self.reduction.status is Status.REDUCED and self.shipped.reproduces is False
         said = [self.reduction.why, BROKEN if broken else "", self.hint]
         return "; ".join(filter(None, said))
 
@@ -171,8 +162,8 @@ class ReduceReport:
             "signature": self.failure.text if self.failure else None,
             "failure": failure_to_json(self.failure),
             "shipped_copy": {
-                "self_contained": self.shipped.reproduces,
-                "in_original_directory": self.shipped.in_place,
+                "self_contained": self.shipped.reproduces and self.shipped.alone,
+                "in_original_directory": self.shipped.reproduces,
                 "reproduced": self.shipped.tally.reproduced,
                 "of": self.shipped.tally.evidence,
                 "why": self.shipped.why or None,
@@ -237,9 +228,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     """`kept`: the run directory is still there to be named."""
     headline = _UNSURE.get(report.reduction.status) or _HEADLINES[report.status]
     if report.reduction.status is Status.REDUCED and report.shipped.reproduces is False:
-        headline = "smaller, but shrunken/run_repro.sh fails in the original directory alone"
-        if report.shipped.is_broken:
-            headline = "smaller, but of no use to others yet"
+        headline = "smaller, but of no use to others yet"
     lines = [f"{headline} ({report.why})" if report.why else headline]
     if report.shipped.reproduces is False and report.shipped.why:
         lines.append(f"what ships {report.shipped.why}")
@@ -252,7 +241,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     if report.failure:
         lines.append(f"failure    {report.failure.text}")
     # A trial with nonsense in the place of an axis is meant to fail in its own way.
-    sought = [r for r in report.records if IGNORED not in dict(r.point.values)]
+    sought = [r for r in report.records if NONSENSE not in dict(r.point.values).values()]
     lines += [f"           {words}" for words in failed_differently(sought)]
     if kept:
         lines.append(f"results    {report.run_dir}")

@@ -4,7 +4,6 @@ ship, write it.
 
 import json
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +25,15 @@ from aorta.engine.events import (
     TrialRecord,
     TrialStarted,
 )
-from aorta.engine.judge import NOTHING, HitCount, Judges, KOfN, SameJudge, misses_that_tell
+from aorta.engine.judge import HitCount, Judges, KOfN, SameJudge, misses_that_tell
 from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
 from aorta.executors.process_tree import watch_opened
-from aorta.reduce.bindings import settings_of
-from aorta.reduce.experiment import IGNORED, IgnoredExperiment, ImpatientJudges, clear_data
+from aorta.reduce.bindings import NONSENSE, settings_of
+from aorta.reduce.experiment import ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
@@ -233,17 +232,19 @@ class ReductionRun:
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report
-        search = EveryPoint([Point.of({IGNORED: name}) for name in suspects])
+        points = {name: reduction.best.with_value(name, NONSENSE) for name in suspects}
+        search = EveryPoint(list(points.values()))
         answer = self._ask(
             "ignored axes",
             search,
             SameJudge(KOfN(1, _enough(report, self.plan.seen))),
-            IgnoredExperiment(self.experiment, reduction.best),
+            self.experiment,
             expected=report.failure,
             keep=lambda record, _end: clear_data(self._private / record.path),
         )
-        found = [str(p[IGNORED]) for p, verdict in search.verdicts.items() if verdict.reproduces]
-        return report.with_more(answer, reduction=reduction.with_ignored(found))
+        fails = {point for point, verdict in search.verdicts.items() if verdict.reproduces}
+        ignored = [name for name, point in points.items() if point in fails]
+        return report.with_more(answer, reduction=reduction.with_ignored(ignored))
 
     def _with_source(self, report: ReduceReport, watching: Sequence[Listener]) -> ReduceReport:
         """The program itself, at what the other axes were reduced to."""
@@ -337,8 +338,7 @@ class ReductionRun:
     ) -> tuple[ReduceReport, Reproducer]:
         """Whether what ships, as it ships, fails like the original from somewhere else.
 
-        Where it does not, the files that a run opens are added; where that does not help, what is
-        written runs in the original directory, and whether that fails is tried too.
+        Where it does not, it is tried again with every file that a run opens.
         """
         most = self.plan.budget.max_trials
         if report.ending.reason is Reason.BUDGET and (most is None or len(report.records) < most):
@@ -352,14 +352,9 @@ class ReductionRun:
         if report.shipped.reproduces is not False or reproducer.files is None or alone:
             return report, reproducer
         fuller = self._with_opened(report, reproducer, reproducer.files)
-        if fuller is not None:
-            report = self._rehearsed(report, fuller, output, 2)
-            if report.shipped.reproduces is not False:
-                return report, fuller
-        in_place = replace(reproducer, files=None)
-        tried = self._rehearsed(report, in_place, output, 4)
-        shipped = replace(report.shipped, in_place=tried.shipped.in_place)
-        return replace(tried, shipped=shipped), in_place
+        if fuller is None:
+            return report, reproducer
+        return self._rehearsed(report, fuller, output, 2), fuller
 
     def _rehearsed(
         self,
@@ -391,9 +386,8 @@ class ReductionRun:
         elif verdict is not None and found is None and tried and tried[-1].exit_code:
             found = False  # it ended by itself, without a file or program that it needs
         why = tried[-1].why if tried and found is False else ""
-        shipped = Shipped(found, tally=verdict.tally if verdict else Tally(), why=why)
-        if reproducer.needs_original and found is not None:
-            shipped = Shipped(False, in_place=found, why=why)
+        tally = verdict.tally if verdict else Tally()
+        shipped = Shipped(found, tally, why, alone=not reproducer.left_out)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
@@ -442,27 +436,17 @@ def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Fa
 
 
 def _enough(report: ReduceReport, before: HitCount) -> int:
-    """So many trials that a copy which fails as often as the answer is missed less than once in a
-    hundred times. `before`: how often the original was seen to fail before the reduction.
+    """So many trials that a copy which fails as often as what was accepted is missed less than once
+    in a hundred times. `before`: how often the original was seen to fail before the reduction.
     """
     reduction = report.reduction
-    verdict = reduction.confirmation or reduction.calibration
-    judged = [v for v in (reduction.calibration, reduction.confirmation) if v is not None]
-    flaky = _came_and_went(report.records)
-    missed = before.misses or reduction.setbacks or any(v.tally.against for v in judged)
-    if judged and not missed and not flaky.misses:
+    accepted = {point.config_key for point in (*reduction.accepted, reduction.best)}
+    tried = Tally.of(
+        record.outcome
+        for record in report.records
+        if record.point.config_key in accepted and record.point.replica < COPY_REPLICA
+    )
+    seen = before + HitCount.of(tried)
+    if not seen.misses and not reduction.setbacks:
         return 1
-    seen = before + flaky + (HitCount.of(verdict.tally) if verdict else NOTHING)
     return min(misses_that_tell(seen, _MISSED), _MOST_TRIALS_OF_COPY)
-
-
-def _came_and_went(records: Sequence[TrialRecord]) -> HitCount:
-    """The trials of the configurations that were seen both to fail and not to: the original and
-    the confirmation may both have been lucky.
-    """
-    outcomes: dict[str, list[Outcome]] = defaultdict(list)
-    for record in records:
-        if record.point.replica < COPY_REPLICA and record.point.purpose is not Purpose.CONFIRM:
-            outcomes[record.point.config_key].append(record.outcome)
-    tallies = [Tally.of(found) for found in outcomes.values()]
-    return sum((HitCount.of(t) for t in tallies if t.reproduced and t.against), NOTHING)

@@ -63,7 +63,7 @@ def files_of(
 
 @dataclass(frozen=True)
 class Reproducer:
-    """The smallest failing point as files; `files` None: it runs in the original directory."""
+    """The smallest failing point as files; a registered workload has none of its own."""
 
     plan: ReducePlan
     experiment: ReductionExperiment
@@ -105,7 +105,7 @@ class Reproducer:
         script.chmod(0o755)
         if not self.plan.is_command:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
-        laid = {**placed, **inside} if self.files is not None else placed
+        laid = {**placed, **inside}
         spec = spec_document(self.plan, self.point, self._called(), laid, folder)
         if self.failure is not None:
             oracle = spec.get("oracle", {"kind": "exit_code"})
@@ -129,13 +129,9 @@ class Reproducer:
     def cwd(self) -> str:
         """Where the command runs, seen from the script; beside it where no file is needed."""
         if self.files is None:
-            return self._original_place
+            return "."
         own = self.files.names or self.portable.copied or changed_names(self.plan.bindings)
         return self.home if own else "."
-
-    @property
-    def _original_place(self) -> str:
-        return str(self.plan.base.subject.cwd) if self.plan.is_command else "."
 
     def _called(self) -> dict[str, Any]:
         """What the workload of a spec is in the folder: the command, or the name of what is run."""
@@ -173,9 +169,7 @@ class Reproducer:
 
     @cached_property
     def _moved(self) -> tuple[tuple[str, ...], Portable]:
-        command, portable = made_portable(
-            argv_of(self._given), self.plan.base.subject.cwd, moved=self.files is not None
-        )
+        command, portable = made_portable(argv_of(self._given), self.plan.base.subject.cwd)
         if self.files is not None:
             portable.call_by_name(self.files)
         return command, portable
@@ -210,8 +204,12 @@ class Reproducer:
         """What of this machine the script cannot do without."""
         if not self.plan.is_command:
             return [f"a Python with aorta and the workload {self.plan.request.workload!r}"]
-        stays = self.portable.stays if self.files is not None else [self._original_place]
-        return [f"`{path}`" for path in dict.fromkeys(stays)]
+        return [f"`{path}`" for path in dict.fromkeys([*self.portable.stays, *self.left_out])]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Files of the original directory that are too large to ship."""
+        return [str(self.files.root / name) for name in self.files.left_out] if self.files else []
 
     def script(self, placed: Mapping[str, str | Path], folder: Path) -> str:
         lines = [
@@ -229,28 +227,16 @@ class Reproducer:
         ]
         return "\n".join(lines) + "\n"
 
-    @property
-    def needs_original(self) -> bool:
-        """Whether it runs in the original directory, or in a farm of links to its files."""
-        return self.files is None and self._original_place != "."
-
     def _go_there(self) -> list[str]:
-        if not self.needs_original:
-            return ['cd "$here"' if self.cwd == "." else f'cd "$here/{WORKLOAD}"']
-        there = f'"${{AORTA_WORKDIR:-{_in_quotes(self.cwd)}}}"'
-        lines = [f"cd {there} || {_or_say('set AORTA_WORKDIR')}"]
-        changed = changed_names(self.plan.bindings)
-        if changed:
-            parents = {str(above) for name in changed for above in list(Path(name).parents)[:-1]}
-            own = "".join(f"[ ! -L {shlex.quote(above)} ] && " for above in sorted(parents))
-            lines += [
-                "# Links to the files of that directory, but for those that were reduced. The",
-                "# originals stay: nothing is removed outside of $work, or below a link.",
-                'work="$(mktemp -d)" && cp -as "$PWD/." "$work" \\',
-                f'  && (cd "$work" && {own}rm -rf {shlex.join(changed)}) \\',
-                f'  && cp -r --remove-destination "$here/{WORKLOAD}/." "$work" && cd "$work" \\',
-                f"  || {_or_say('the files of the original directory cannot be linked to')}",
-            ]
+        """Into the workload, with links to what was too large to ship."""
+        lines = ['cd "$here"' if self.cwd == "." else f'cd "$here/{WORKLOAD}"']
+        if self.files is None or not self.files.left_out:
+            return lines
+        lines.append(f'original="${{AORTA_WORKDIR:-{_in_quotes(str(self.files.root))}}}"')
+        for name in map(shlex.quote, self.files.left_out):
+            found = f'[ -e "$original"/{name} ] && mkdir -p "$(dirname {name})"'
+            link = f'{found} && ln -s "$original"/{name} {name}'
+            lines.append(f"[ -e {name} ] || {{ {link}; }} || {_or_say('set AORTA_WORKDIR')}")
         return lines
 
     def _needs(self) -> list[str]:
@@ -334,15 +320,10 @@ _FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PAT
 _AS_PYTHON = 'python() { command "${PYTHON:-python3}" "$@"; }; export -f python'
 _SPEC_HEADER = "# What the reduction ended with, in the keys it began with.\n"
 _HAS_AORTA = 'import importlib.util as u, sys; sys.exit(not u.find_spec("aorta.workloads.child"))'
-# A registered workload needs aorta itself: the Python that the program of this name runs in, or
-# else the first one.
+_NEEDS_AORTA = "it needs aorta: set PYTHON to a Python that has it"
 _RUN_REGISTERED = [
-    """python="${PYTHON:-$(sed -n '1s/^#!//p' "$(command -v aorta)" 2>/dev/null || true)}\"""",
-    (
-        f"${{python:=python3}} -c '{_HAS_AORTA}' || "
-        f"{_or_say('it needs aorta: set PYTHON to a Python that has it')}"
-    ),
-    f'exec $python -m aorta.workloads.child --alone "$here/{ORDER}"',
+    f"\"${{PYTHON:=python3}}\" -c '{_HAS_AORTA}' || {_or_say(_NEEDS_AORTA)}",
+    f'exec "$PYTHON" -m aorta.workloads.child --alone "$here/{ORDER}"',
 ]
 _RECIPE_HEADER = "# Ready to run: aorta triage run --recipe recipe.resolved.yaml\n"
 

@@ -131,17 +131,13 @@ class OtherEnds:
 
     def __init__(self, act: Callable[[Failure], None]) -> None:
         self._act = act
-        self._last: Failure | None = None
-        self._times = 0
+        self._alike: list[Failure] = []
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, TrialEnded) or event.record.point.purpose is not Purpose.PROBE:
             return
-        found = event.record.failure
-        if event.record.outcome is not Outcome.OTHER or found is None:
-            self._last, self._times = None, 0
-            return
-        again = self._last is not None and bool(same_failure(self._last, found))
-        self._last, self._times = found, self._times + 1 if again else 1
-        if self._times == _IDENTICAL:
+        found = event.record.failure if event.record.outcome is Outcome.OTHER else None
+        alike = [failure for failure in self._alike if found and same_failure(failure, found)]
+        self._alike = [*alike, found] if found else []
+        if found and len(self._alike) == _IDENTICAL:
             self._act(found)

@@ -2,13 +2,10 @@
 
 Every change splits all trials in two: those of states without it, which failed at the good rate,
 and those with it, which failed at the bad rate. Both rates are unknown and integrated over: plugged
-in as numbers they make a noisy search overconfident (right 70 to 93 % of the time where it claims
-95 to 99 %). Each is a mixture of Beta distributions, whose integral is a closed form. Changes that
-split all trials alike, and were as likely before them, are one *atom*: the sums run over atoms, so
-that their cost hardly grows with the number of changes.
-
-Trials still running are answered both ways: a belief is a set of scenarios, each with its
-probability.
+in as numbers they make a noisy search overconfident. Each is a mixture of Beta distributions, whose
+integral is a closed form. Changes that split all trials alike, and were as likely before them, are
+one *atom*: the sums run over atoms. Trials still running are answered both ways: a belief is a set
+of scenarios, each with its probability.
 """
 
 import heapq
@@ -31,11 +28,8 @@ Prior = Sequence[tuple[int, float]]
 
 _SCENARIOS_KEPT = 32
 _NEGLIGIBLE = 1e-6  # of the belief
-
-
-OfCounts = Callable[[int, int], float]  # hits, misses
-
 _REMEMBERED = 1 << 16
+OfCounts = Callable[[int, int], float]  # hits, misses
 
 
 def log_beta(a: float, b: float) -> float:
@@ -74,16 +68,10 @@ bisection: its bad end would not have failed when it was asked.
 
 GOOD_RATE = BetaMixture((0.35, 0.4, 150.0), (0.50, 1.0, 50.0), (0.15, 1.0, 6.0))
 """P(fails | good): mostly never, often a machine that flakes now and then, sometimes a noisy test.
-
-Both were chosen in simulation: a lighter tail of noisy tests saves trials where nothing flakes
-(three at 0.3 / 0) and is wrong more often than it says where something does.
+All of these were chosen in simulation (`benchmarks bisection` and `merges`).
 """
 
-STEADY = 0.10
-"""That nothing is flaky at all. At .25 a steady failure is named .4 trials earlier, and where every
-second trial of the bad side passes 7 answers in a hundred are wrong instead of 6 (of 1,024
-candidates; of 128: 5 and 3), most of which by luck agree with every trial.
-"""
+STEADY = 0.10  # that nothing is flaky at all
 
 QUIET = BetaMixture((0.40, 0.4, 150.0), (0.60, 0.7, 50.0))
 FLAKY = BetaMixture((0.70, 6.0, 8.0), (0.25, 6.0, 1.0), (0.05, 40.0, 0.5))
@@ -92,16 +80,11 @@ FLAKY = BetaMixture((0.70, 6.0, 8.0), (0.25, 6.0, 1.0), (0.05, 40.0, 0.5))
 NOISY_SHARE = 0.40
 NOISY_GOOD, NOISY_BAD = BetaMixture((1.0, 1.0, 6.0)), BetaMixture((1.0, 4.0, 2.0))
 """Of tests known to be flaky, those that fail on good states too: about one time in seven, and
-mostly on bad ones. Both go together, so silence on the good side soon refutes it. With rates that
-know nothing of each other a test of .7 and .1 is wrong 14 times in a hundred where 4 are stated,
-with these 7; more of it costs a test of .5 and 0 two trials.
+mostly on bad ones. Both go together, so silence on the good side soon refutes it.
 """
 
+# In a history with merges, where noisy tests that are seen through must hardly be wrong.
 NOISY_SHARE_WITH_MERGES = 0.70
-"""The same in a history with merges, where noisy tests that are seen through must hardly be wrong
-(see `Bisection`). Those that were took a few failures of a good state for the change and all
-else for quiet: of 100 at .9 and .2 two with the share above, none of 206 with this one.
-"""
 
 ANY_RATE = BetaMixture((1.0, 1.0, 1.0))
 

@@ -1,13 +1,10 @@
 """Bisection of a timeline whose trials may lie: of one line, of several packages, or with merges.
 
 Both ends are run first. While no trial contradicts another, the next state is the one that cuts the
-changes left most nearly in half, as in `git bisect`, which needs the fewest builds; as soon as one
-does, it is the one whose trial is expected to say most. Every trial counts for or against exactly
-the changes that its state holds. The search stops when one change, or a group that no testable
-state tells apart, holds the wanted probability and both of its sides were seen.
-
-It always stops: after `most_trials` at the latest, and as soon as states that were tried before are
-tried again without any gain.
+changes left most nearly in half, as in `git bisect`; as soon as one does, it is the one whose trial
+is expected to say most. The search stops when one change, or a group that no testable state tells
+apart, holds the wanted probability and both of its sides were seen; after `most_trials` at the
+latest, and as soon as states that were tried before are tried again without any gain.
 """
 
 import math
@@ -42,9 +39,8 @@ _T = TypeVar("_T")
 
 _FAINT = 4e-3  # of what is not known: a side that says less than this is not run again
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
-# Failures, before silence elsewhere says much: how often the bad side fails must be known first.
-_FIRMLY = 3
 _SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
+_SIDE_TRIALS = 5  # about so many of both sides make a sharp boundary as sure as is mostly wanted
 # Trials of a state with evidence that told nothing, and outnumber it, before it is asked no more.
 _ASTRAY = 3
 _CLEAR = math.log(8)  # how clear a state beside the answer must be before it is left alone
@@ -281,37 +277,17 @@ class Bisection:
         if self.done:
             return 0
         if left := self._left:
-            halvings = (self._weight(left) - 1).bit_length()
-            checks = self._probes_left + (_SIDE_RUNS if halvings else self._checks_left(left))
-            more = halvings + checks * self.settings.confirm
+            probes = self.settings.sanity_probes if self._probes_steady else 0
+            tried = sum(sum(self.trials.get(side, (0, 0))) for side in self._sides(left))
+            is_one = left.bit_count() == 1
+            repeats = max(_SIDE_TRIALS, 2 * self._side_runs) - tried if is_one else self._side_runs
+            checks = max(0, repeats) + max(0, probes + bool(probes) - len(self._probed))
+            more = (self._weight(left) - 1).bit_length() + checks * self.settings.confirm
         else:
             best = self._most_telling(Counter())
             gain = self._belief.gain(self.timeline.mask(best)) if best else 0.0
             more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
-
-    @property
-    def _probes_left(self) -> int:
-        """States beside an answer that no trial contradicts, which are still to be tried."""
-        probes = self.settings.sanity_probes
-        if not probes or self.timeline.has_merges or not self.settings.probe_steady:
-            return 0
-        return max(0, probes + 1 - len(self._probed))
-
-    def _checks_left(self, left: int) -> int:
-        """How often both sides of one change must agree with it once more until it is sure."""
-        trials, sides = self._counted(), self._sides(left)
-        for more in range(_SIDE_RUNS * UNSTEADY):
-            belief = Belief.after(
-                self.prior_rates, self.timeline, trials, self._among, self.settings.prior
-            )
-            if belief.mass(left) >= self._wanted:
-                return more
-            vector = min(sides, key=lambda side: sum(trials.get(side, (0, 0))))
-            hits, misses = trials.get(vector, (0, 0))
-            hit = int(vector == sides[1])
-            trials[vector] = (hits + hit, misses + 1 - hit)
-        return _SIDE_RUNS * UNSTEADY
 
     def sides(self) -> tuple[Counts, Counts]:
         """The trials of all states without any of the candidates left, and of those with all of
@@ -336,11 +312,6 @@ class Bisection:
             return True
         astray = self._astray[vector]
         return astray >= _ASTRAY and astray > sum(self.trials[vector])
-
-    @property
-    def states_tried(self) -> int:
-        """Distinct states that were built: the cost where building takes the time."""
-        return len(self.untestable | self.trials.keys())
 
     @property
     def most_trials(self) -> int:
@@ -428,16 +399,14 @@ class Bisection:
             is_new = halved and self.timeline.point(halved, Purpose.PROBE) not in self._recorded
             return (halved, Purpose.PROBE) if halved and is_new else None
         if self.is_sure:
-            return self._unseen_side(waiting) or (
-                self._confirmation(waiting) if self.settings.confirm else None
-            )
-        if left is None:
-            telling = self._most_telling(waiting)
-            return (telling, Purpose.PROBE) if telling else None
-        if halved := self._halving(left, waiting):
+            return self._check(waiting)
+        if left and (halved := self._halving(left, waiting)):
             return halved, Purpose.PROBE
-        side = self._surer_side(left, waiting) if self.settings.confirm else None
-        return (side, Purpose.CONFIRM) if side else None
+        if left and not self.settings.confirm:
+            return None
+        telling = self._most_telling(waiting)
+        purpose = Purpose.CONFIRM if left else Purpose.PROBE
+        return (telling, purpose) if telling else None
 
     def _is_close(self, group: int | None) -> bool:
         close_enough = self.settings.close_enough
@@ -487,25 +456,6 @@ class Bisection:
         """The states that may hold some of these changes and not all of them."""
         return chain(self.timeline.cutting(part), self._other_orders)
 
-    def _surer_side(self, left: int, waiting: Counter[Vector]) -> Vector | None:
-        """Nothing contradicts the answer, only the rates are open: one side once more."""
-        good, bad = self._sides(left)
-        if self._may_run(bad) and not self._fails_firmly(waiting):
-            return bad
-        belief = self._supposing(waiting)
-        gains = {
-            vector: belief.gain(self.timeline.mask(vector))
-            for vector in (good, bad, *self.trials)
-            if self._may_run(vector)
-        }
-        best = max(gains, key=gains.__getitem__, default=None)
-        worth = best is not None and gains[best] >= _FAINT * belief.entropy()
-        return best if worth else None
-
-    def _fails_firmly(self, waiting: Mapping[Vector, int]) -> bool:
-        """Whether enough failures were seen, or are pending, to know what a pass means."""
-        return sum(hits for hits, _ in self.trials.values()) + sum(waiting.values()) >= _FIRMLY
-
     def _supposing(self, waiting: Counter[Vector]) -> Belief:
         belief = self._belief
         for vector in waiting.elements():
@@ -513,6 +463,9 @@ class Bisection:
         return belief
 
     def _most_telling(self, waiting: Counter[Vector]) -> Vector | None:
+        """The state whose trial says most; one that was tried, while no trial contradicts another:
+        then all but the rates is known.
+        """
         belief = self._supposing(waiting)
 
         def worth(vector: Vector) -> float:
@@ -521,7 +474,7 @@ class Bisection:
             return belief.gain(self.timeline.mask(vector)) * self._chance_of(vector)
 
         plausible = sum(m for m, w in self._belief.weighted if w * m.bit_count() > _NEGLIGIBLE)
-        states = list(self._cutting(plausible))
+        states = [] if self.agrees else list(self._cutting(plausible))
         stride = math.isqrt(len(states)) if len(states) > _WEIGHED else 1
         worths = {vector: worth(vector) for vector in states[::stride]}
         while stride > 1:  # ever closer around the best of the sample
@@ -531,7 +484,7 @@ class Bisection:
             worths |= {vector: worth(vector) for vector in sample if vector not in worths}
         worths |= {vector: worth(vector) for vector in self.trials if vector not in worths}
         chosen = max(worths, key=worths.__getitem__)
-        if worths[chosen] < _WORTHLESS:
+        if worths[chosen] < (_FAINT * belief.entropy() if self.agrees else _WORTHLESS):
             return None
         # One that needs no build, if it says nearly as much.
         built = max(self.trials, key=lambda vector: worths[vector])
@@ -542,31 +495,30 @@ class Bisection:
             return False
         return not self.is_exhausted(vector) and bool(self._chance_of(vector))
 
-    def _unseen_side(self, waiting: Counter[Vector]) -> Question | None:
-        """No answer without a failure on its bad side and a pass on its good one, where those can
-        be had: also without checks, and where an end was taken on trust.
+    def _check(self, waiting: Counter[Vector]) -> Question | None:
+        """What an answer that is sure lacks: a failure on its bad side and a pass on its good one,
+        where those can be had, and the checks that were asked for.
         """
+        checks, steady = self.settings.confirm, self._left is not None
+        at_least = self._side_runs if steady or self.settings.confirmations else 1
         good, bad = self._sides(self._left or self._group)
         (_, passes), (fails, _) = self.sides()
         for vector, seen in ((bad, fails), (good, passes)):
-            if not seen and not waiting[vector] and self._may_run(vector):
-                return vector, Purpose.CONFIRM
-        return None
-
-    def _confirmation(self, waiting: Counter[Vector]) -> Question | None:
-        steady = self._left is not None
-        good, bad = self._sides(self._group)
-        for vector in (bad, good):
             tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
-            at_least = self._side_runs if steady or self.settings.confirmations else 1
-            if self._may_run(vector) and tried < at_least:
+            is_open = not (seen or waiting[vector]) or (checks and tried < at_least)
+            if is_open and self._may_run(vector):
                 return vector, Purpose.CONFIRM
-        if steady and (self.timeline.has_merges or not self.settings.probe_steady):
+        if not checks or (steady and not self._probes_steady):
             return None
-        for vector, fails in self._sanity_states():
-            if not (waiting.get(vector) or self._is_clear(vector, fails=fails)):
+        for vector, should_fail in self._sanity_states():
+            if not (waiting.get(vector) or self._is_clear(vector, should_fail=should_fail)):
                 return vector, Purpose.REPLAY
         return None
+
+    @property
+    def _probes_steady(self) -> bool:
+        """Whether an answer that no trial contradicts is checked elsewhere, too."""
+        return self.settings.probe_steady and not self.timeline.has_merges
 
     def _sanity_states(self) -> Iterator[tuple[Vector, bool]]:
         """States that hold the whole answer, and one that holds nothing of it, as unlike those
@@ -592,12 +544,12 @@ class Bisection:
                 tried.append(self.timeline.mask(vector))
                 yield vector, fails
 
-    def _is_clear(self, vector: Vector, *, fails: bool) -> bool:
+    def _is_clear(self, vector: Vector, *, should_fail: bool) -> bool:
         """Whether the trials of a state say clearly enough what it is."""
         hits, misses = self.trials.get(vector, (0, 0))
         good, bad = self.rates
         weight = hits * math.log(bad / good) + misses * math.log((1 - bad) / (1 - good))
-        return hits + misses >= UNSTEADY or (weight > _CLEAR if fails else weight < -_CLEAR)
+        return hits + misses >= UNSTEADY or (weight > _CLEAR if should_fail else weight < -_CLEAR)
 
     # -- bookkeeping
 
@@ -714,7 +666,7 @@ class Bisection:
                 chain.append((vector, self.trials[vector]))
         chain.reverse()
         found = repaired_among([counts for _, counts in chain], self.prior_rates)
-        return (chain[found.broken][0], chain[found.repaired][0]) if found else None
+        return (chain[found[0]][0], chain[found[1]][0]) if found else None
 
 
 def _sample(states: Sequence[_T]) -> Sequence[_T]:

@@ -1,5 +1,4 @@
-"""The blocks that lines form, by what they look like: what is indented below a line, what brackets
-enclose, paragraphs.
+"""The blocks that lines form, by what they look like: what is indented below a line, paragraphs.
 
 A block goes as a whole or stays: half of a function is no function. Nothing here knows a language;
 a wrong guess costs runs and never truth, because every set that is accepted was seen to reproduce.
@@ -15,10 +14,6 @@ _GOES_ON = re.compile(
     r"^\s*[)\]}]*\s*(?:else|elif|except|finally|catch|case|then|do|#\s*el(?:se|if))\b"
 )
 _BELONGS_TO_NEXT = re.compile(r"^\s*(?:@\w|///?|/\*\*|\*|#\[)")
-_OPENS = re.compile(r"^\s*#\s*if(?:n?def)?\b")
-_ELSE = re.compile(r"^\s*#\s*el")
-_ENDIF = re.compile(r"^\s*#\s*endif\b")
-_QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _TAB = 8
 
 
@@ -77,51 +72,16 @@ def _continues(block: Block, line: str, lines: Sequence[str]) -> bool:
 
 
 def _depths(lines: Sequence[str]) -> list[int]:
-    """By indentation, else by brackets. A blank line is as deep as the one before it."""
-    indents = _below_conditionals(
-        [_indent(line) if line.strip() else None for line in lines], lines
-    )
-    if not any(indents):
-        return _bracket_depths(lines)
+    """By indentation. A blank line is as deep as the one before it."""
     depths: list[int] = []
-    for indent in indents:
-        depths.append(depths[-1] if indent is None and depths else indent or 0)
+    for line in lines:
+        depths.append(_indent(line) if line.strip() or not depths else depths[-1])
     return depths
-
-
-def _below_conditionals(indents: list[int | None], lines: Sequence[str]) -> list[int | None]:
-    """What stands between #if and #endif is deeper than these, however it is indented."""
-    if sum(map(bool, map(_ENDIF.match, lines))) != sum(map(bool, map(_OPENS.match, lines))):
-        return indents
-    deepest = max((indent or 0 for indent in indents), default=0) + 1
-    found, depth = list(indents), 0
-    for number, line in enumerate(lines):
-        if _ENDIF.match(line):
-            depth = max(0, depth - 1)
-        outside = _ENDIF.match(line) or _OPENS.match(line) or _ELSE.match(line)
-        level = max(0, depth - 1) if _ELSE.match(line) else depth
-        indent = found[number]
-        if indent is not None:
-            found[number] = level * deepest + (0 if outside else indent)
-        if _OPENS.match(line):
-            depth += 1
-    return found
 
 
 def _indent(line: str) -> int:
     white = line[: len(line) - len(line.lstrip())]
     return len(white.expandtabs(_TAB))
-
-
-def _bracket_depths(lines: Sequence[str]) -> list[int]:
-    depths, depth = [], 0
-    for line in lines:
-        bare = _QUOTED.sub("", line)
-        depths.append(max(0, depth - bare.lstrip().startswith((")", "]", "}"))))
-        depth = max(
-            0, depth + sum(bare.count(c) for c in "([{") - sum(bare.count(c) for c in ")]}")
-        )
-    return depths
 
 
 def _paragraphs(blocks: list[Block], lines: Sequence[str]) -> list[Block]:

@@ -11,12 +11,12 @@ and verdicts; how strict a verdict is, and how many trials it takes, is the judg
 
 import math
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import get_args
 
-from aorta.core.axis import Axis, AxisKind, Point, Purpose, SubsetAxis, Value, size_at_floor
+from aorta.core.axis import Axis, AxisKind, Point, Purpose, SubsetAxis, size_at_floor
 from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, NumericSearch, search_along
@@ -63,7 +63,6 @@ _MANY_ITEMS = 16
 _TOO_SLOW = "it takes much longer"
 # Times the original, and seconds, as a busy machine may hold up any trial: longer is no gain.
 _SLOWER, _SLACK = 3.0, 5.0
-_FEW_AXES = 5  # so many are tried one by one, side by side where there is room
 
 
 def _before_trials(axis: Axis) -> tuple[float, int]:
@@ -86,6 +85,7 @@ class Descent:
         self._replicas: Counter[Point] = Counter()
         self._rechecked: set[Point] = set()
         self._last: dict[str, AxisSearch] = {}  # the last finished search of each axis
+        self._seconds_at_floor: dict[str, float | None] = {}
         self._no_sizes: set[str] = set()  # axes whose smallest value makes a trial slower
         self._order = self._axes
         self._dirty = {axis.name for axis in axes}
@@ -142,8 +142,8 @@ class Descent:
 
     @property
     def left(self) -> int:
-        """About how many questions are still to be asked, if nothing unexpected happens: a halving
-        each for what lies between an axis and its floor, or what was rejected last.
+        """About how many questions are still to be asked: a halving each for what lies between an
+        axis and its floor, or what was rejected last.
         """
         if self.done:
             return 0
@@ -191,42 +191,25 @@ class Descent:
         yield from self._settle()
 
     def _jump(self) -> _Stages:
-        """All floors, else each axis at its floor, else as many together as go."""
-        base = self._incumbent
-        floors = [
-            (axis.name, axis.smallest)
+        """All floors; else axes that do not matter go there together: a group that stops the
+        failure is halved.
+        """
+        floors = {
+            axis.name: axis.smallest
             for axis in sorted(self._axes, key=_before_trials)
             if axis.smallest is not None and axis.smallest != axis.initial
-        ]
+        }
         if len(floors) < 2:
             return  # the axis's own search begins there
-
-        def at_floor(names: Collection[str]) -> Point:
-            moved = {name: value for name, value in floors if name in names}
-            return Point.of({**dict(base.values), **moved})
-
-        names = [name for name, _ in floors]
-        yield _Stage(FirstThatReproduces([at_floor(names)]), base)
-        if self._incumbent != base:
-            return
-        if len(names) > _FEW_AXES:
-            yield from self._jump_in_groups(dict(floors))
-            return
-        alone = EveryPoint([at_floor([name]) for name in names])
-        yield _Stage(alone, base)
-        good = [name for name in names if alone.verdicts[at_floor([name])].reproduces]
-        together = [at_floor(good[:size]) for size in range(len(good), 0, -1)]
-        yield _Stage(FirstThatReproduces(together), base)
-
-    def _jump_in_groups(self, floors: Mapping[str, Value]) -> _Stages:
-        """Axes that do not matter go to their floors together; a group that fails is halved."""
-        names = list(floors)
-        waiting = [names[len(names) // 2 :], names[: len(names) // 2]]
+        waiting = [list(floors)]
         while waiting:
             group, base = waiting.pop(), self._incumbent
-            moved = {name: floors[name] for name in group}
-            yield _Stage(FirstThatReproduces([Point.of({**dict(base.values), **moved})]), base)
-            if self._incumbent == base and len(group) > 1:
+            point = Point.of({**dict(base.values), **{name: floors[name] for name in group}})
+            together = FirstThatReproduces([point])
+            yield _Stage(together, base)
+            if len(group) == 1:
+                self._seconds_at_floor[group[0]] = together.verdicts[point].seconds
+            elif self._incumbent == base:
                 waiting += [group[len(group) // 2 :], group[: len(group) // 2]]
 
     def _settle(self) -> _Stages:
@@ -450,10 +433,7 @@ class Descent:
         if isinstance(axis, SubsetAxis):
             many = axis.kind is AxisKind.DIR_SUBSET or len(axis.items) >= _MANY_ITEMS
             return priority, 1 if many else 3, 0.0, -float(len(axis.items))
-        seconds = None
-        if axis.smallest is not None:
-            seen = self._known.get(self._history[0].with_value(axis.name, axis.smallest))
-            seconds = seen.seconds if seen else None
+        seconds = self._seconds_at_floor.get(axis.name)
         whole = self._calibration.seconds if self._calibration else None
         fast = seconds is not None and whole is not None and 2 * seconds <= whole
         ratio = float(axis.size(axis.initial)) / max(1.0, float(size_at_floor(axis)))

@@ -1,23 +1,21 @@
 """Whether there is a question at all: does the bad end of a timeline fail, does the good one not,
 and do the trials between them fit one break?
 
-A few trials say whether there is a question at all. They need not say how often an end fails: every
-later trial is evidence of the rates as well, and where more of it is wanted from an end, the belief
-asks for it. Broken, repaired and broken again is noticed when one boundary cannot explain the
-trials and three can; flaky trials look like that too, so both explanations are weighed with their
-failure rates integrated over.
+Broken, repaired and broken again is noticed when one boundary cannot explain the trials and three
+can; flaky trials look like that too, so both explanations are weighed with their failure rates
+integrated over.
 
 Does the culprit fail alone? That is asked of a good end, too, before it is searched for what else
-it takes: such a search has no candidate for "nothing else", and where the failure is flaky one
-quiet trial would send it after an innocent partner. So that end is first tried until its trials are
-clearly those of the good or of the bad side, as a sequential test of the two rates that were seen.
+it takes: where the failure is flaky one quiet trial would send that search after an innocent
+partner. So the end is first tried until its trials are clearly those of the good or the bad side.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import accumulate
 
 from aorta.search.belief import ANY_RATE, Counts, Rates, log_beta
 from aorta.search.timeline import Timeline, Vector
@@ -27,7 +25,6 @@ UNSTEADY = 6  # trials of a good end that fails at all
 SILENT = 16  # trials of a bad end that never fails, before that is believed
 _SAME = math.log(20)  # how much likelier one common rate must be before the ends count as alike
 _CLEARLY = math.log(50)
-_BLOCKS = 4  # good, bad, repaired, bad
 _MOST_ALONE = 60  # trials: rates so near to each other are not told apart by more
 # An innocent partner is a wrong answer, a trial more is not: how much surer "passes" must be.
 _HARM = 5
@@ -140,66 +137,35 @@ class Ends:
         return same - apart > _SAME
 
 
-@dataclass(frozen=True)
-class Repaired:
-    """States after `broken` failed, the state `repaired` did not, and later ones fail again."""
+def repaired_among(counted: Sequence[Counts], rates: Rates) -> tuple[int, int] | None:
+    """The trials of states that each contain the one before: the place of one after which it was
+    broken, and of a later one in which it was repaired, before it broke again.
+    """
+    size = len(counted)
+    hits = [0, *accumulate(hits for hits, _ in counted)]
+    misses = [0, *accumulate(misses for _, misses in counted)]
 
-    broken: int
-    repaired: int
+    def likelihood(cut: tuple[int, int, int]) -> float:
+        """Of states that are broken, repaired and broken again from these places on; the rates are
+        integrated over.
+        """
+        broken, repaired, again = cut
+        h0 = hits[broken] + hits[again] - hits[repaired]
+        m0 = misses[broken] + misses[again] - misses[repaired]
+        good = rates.good.log_marginal(h0, m0)
+        return good + rates.bad.log_marginal(hits[-1] - h0, misses[-1] - m0)
 
-
-def repaired_among(counted: Sequence[Counts], rates: Rates) -> Repaired | None:
-    """By place in the list: the trials of states that each contain the one before."""
-    if len(counted) < _BLOCKS or not _ever_worse_before_better(counted):
+    failed = [place for place, (some, _) in enumerate(counted) if some]
+    passed = [place for place, (_, some) in enumerate(counted) if some]
+    cuts = [
+        (broken, repaired, again)
+        for repaired in passed
+        for broken in failed[: bisect_left(failed, repaired)]
+        for again in failed[bisect_right(failed, repaired) :]
+    ]
+    if not cuts:
         return None
-    one = max(_with_one_boundary(counted, rates))
-    blocks = _best_blocks(_leanings(counted, rates), _BLOCKS)
-    three = _likelihood(counted, blocks, rates)
-    if three - one <= _CLEARLY + 2 * math.log(len(counted)):
+    best, once = max(cuts, key=likelihood), max(likelihood((n, size, size)) for n in range(size))
+    if likelihood(best) - once <= _CLEARLY + 2 * math.log(size):
         return None
-    return Repaired(blocks[1], blocks[3] - 1)
-
-
-def _ever_worse_before_better(counted: Sequence[Counts]) -> bool:
-    """A cheap look first: some state failed, and a later one ran clean."""
-    failed_at = next((i for i, (hits, _) in enumerate(counted) if hits), len(counted))
-    return any(misses for _, misses in counted[failed_at + 1 :])
-
-
-def _with_one_boundary(counted: Sequence[Counts], rates: Rates) -> Iterator[float]:
-    """The likelihood of a boundary before each state."""
-    h0 = m0 = 0
-    h1, m1 = sum(hits for hits, _ in counted), sum(misses for _, misses in counted)
-    for hits, misses in counted:
-        yield rates.good.log_marginal(h0, m0) + rates.bad.log_marginal(h1, m1)
-        h0, m0, h1, m1 = h0 + hits, m0 + misses, h1 - hits, m1 - misses
-
-
-def _likelihood(counted: Sequence[Counts], starts: Sequence[int], rates: Rates) -> float:
-    """Of alternating good and bad blocks that start there; the rates are integrated over."""
-    sums = [0, 0, 0, 0]
-    for block, (start, stop) in enumerate(pairwise([*starts, len(counted)])):
-        side = 2 * (block % 2)
-        sums[side] += sum(hits for hits, _ in counted[start:stop])
-        sums[side + 1] += sum(misses for _, misses in counted[start:stop])
-    return rates.good.log_marginal(sums[0], sums[1]) + rates.bad.log_marginal(sums[2], sums[3])
-
-
-def _leanings(counted: Sequence[Counts], rates: Rates) -> list[float]:
-    """How much each state leans to bad, at the rates of the two ends."""
-    flakes, fails = rates.good.mean(*counted[0]), rates.bad.mean(*counted[-1])
-    per_hit, per_miss = math.log(fails / flakes), math.log((1 - fails) / (1 - flakes))
-    return [hits * per_hit + misses * per_miss for hits, misses in counted]
-
-
-def _best_blocks(evidence: list[float], blocks: int) -> list[int]:
-    """The best cut into alternating good and bad blocks: where each block starts."""
-    best: list[tuple[float, list[int]]] = [(0.0, [0])]
-    best += [(-math.inf, [0] * (block + 1)) for block in range(1, blocks)]
-    for index, weight in enumerate(evidence):
-        for block in reversed(range(blocks)):
-            stay = best[block]
-            enter = best[block - 1] if block else (-math.inf, [])
-            score, starts = stay if stay[0] >= enter[0] else (enter[0], [*enter[1], index])
-            best[block] = (score + (weight if block % 2 else 0.0), starts)
-    return best[blocks - 1][1]
+    return best[0], best[2] - 1

@@ -1,12 +1,10 @@
 """Back in growing steps from a state that fails to one that does not, then bisection between the
 two.
 
-The states carry a place on a line (a day), have holes, and nobody knows how far back the failure
-began: each doubling of its age is as likely as the next, and so is that it is older than every
-state there is. One belief over all of that is kept from the first trial on. Steps back go on, each
-twice as far as the last, until a state is more likely good than not; from there the bisection asks
-whatever says most, and that may be the good state again, or an older one: a flaky failure that
-stayed silent a few times is never taken for certain.
+The states carry a place on a line (a day), and nobody knows how far back the failure began: each
+doubling of its age is as likely as the next, and so is that it is older than every state there is.
+Steps back go on, each twice as far as the last, until a state is more likely good than not; from
+there the bisection asks whatever says most, and that may be an older state again.
 """
 
 import math
@@ -87,7 +85,7 @@ class GallopBack(Bisection):
         if not hits and misses >= SILENT:
             return GallopVerdict.DOES_NOT_FAIL
         if self._walking:
-            ended = self._newest_is_known and next(self._open_targets(), None) is None
+            ended = self._newest_lacks <= 0 and next(self._open_targets(), None) is None
             return GallopVerdict.NEVER_GOOD if ended else GallopVerdict.OPEN
         if self.done and self.bisection is None:
             return GallopVerdict.NEVER_GOOD
@@ -98,14 +96,7 @@ class GallopBack(Bisection):
         self._look_whether_bracketed()
 
     def wants(self, point: Point) -> bool:
-        if not self._walking:
-            return super().wants(point)
-        index = self.timeline.vector(point)[0] - 1
-        return index == self._newest or not self._runs(index)[0]
-
-    @property
-    def best(self) -> Point | None:
-        return super().best if self.bisection else None
+        return self._walking or super().wants(point)
 
     def _find_question(self, waiting: Counter[Vector]) -> Question | None:
         if not self._walking:
@@ -122,19 +113,16 @@ class GallopBack(Bisection):
         return len(self.names) - 1
 
     @property
-    def _newest_is_known(self) -> bool:
-        return self._wanted_of_newest() <= sum(self._runs(self._newest))
-
-    def _wanted_of_newest(self) -> int:
+    def _newest_lacks(self) -> int:
+        """Trials of the newest state before the way back begins."""
         hits, misses = self._runs(self._newest)
-        return SILENT if misses and not hits else self._newest_runs
+        return (SILENT if misses and not hits else self._newest_runs) - hits - misses
 
     def _next_step(self, waiting: Counter[Vector]) -> int | None:
-        newest, targets = self._newest, self._open_targets()
-        if sum(self._runs(newest)) + waiting[(newest + 1,)] < self._wanted_of_newest():
-            return newest
-        if not self._newest_is_known:
-            return None
+        newest, lacks = self._newest, self._newest_lacks
+        if lacks > 0:
+            return newest if waiting[(newest + 1,)] < lacks else None
+        targets = self._open_targets()
         return next((i for i in targets if waiting[(i + 1,)] < self._silence_wanted(i)), None)
 
     def _open_targets(self) -> Iterator[int]:
@@ -173,7 +161,7 @@ class GallopBack(Bisection):
         return belief.mass(newer) >= _LIKELY_GOOD
 
     def _look_whether_bracketed(self) -> None:
-        if not self._walking or not self._newest_is_known or not self._runs(self._newest)[0]:
+        if not self._walking or self._newest_lacks > 0 or not self._runs(self._newest)[0]:
             return
         target = next(self._open_targets(), None)
         if target is not None and self._runs(target)[1] and self._likely_good(target):

@@ -9,10 +9,9 @@ so input that breaks it costs size and never truth. Structured text breaks it at
 there blocks go first, the coarsest first, and at the end parts are tried alone, because one line
 may fail by itself where no larger set without its neighbours does.
 
-One at a time, half of many items is tried alone first, and half of what is left, as long as that
+One at a time, half of the items is tried alone first, and half of what is left, as long as that
 fails: mostly one item is needed, or a few neighbours, and a search that is stopped early then
-leaves little (of 600 rows with one needed 5 instead of 261 after eight trials, in 10.8 trials
-instead of 10.3; with three neighbours in 22 instead of 31).
+leaves little (of 600 rows with one needed 5 instead of 261 after eight trials).
 
 Side by side, disjoint chunks are judged against one assumed set, the verified one less all that was
 found clean so far. The assumed set is itself asked about; if it turns out wrong, the search goes on
@@ -30,7 +29,6 @@ from aorta.search.blocks import Items, levels_of
 from aorta.search.repeated import FirstThatReproduces, SearchStage, StagedSearch
 
 _PARTS = (2, 4, 8)  # of what is left, tried alone
-_MANY = 100  # items, for which it matters what is left when a search is stopped early
 _MISSES = 3  # in a row, before it is asked whether what is left of a belief holds
 _levels_of = lru_cache(4)(levels_of)  # an axis is searched again whenever another one shrank
 _IN_FLIGHT = 64  # at most this many sets are remembered: each may hold ten thousand numbers
@@ -55,7 +53,7 @@ class Splitting:
         self._rejected: set[Items] = set()
         self._one_at_a_time = False
         # Where everything that is needed is believed to lie; None: nowhere in particular.
-        self._belief = None if all_expected or len(start) < _MANY else sorted(start)
+        self._belief = None if all_expected else sorted(start)
         self._missed = 0  # halves of it that did not do alone, since something smaller did
 
     def ask(self, n: int, waiting: Collection[Items] = ()) -> list[Items]:
@@ -136,10 +134,6 @@ class Splitting:
         return singles == len(self._assumed)
 
     @property
-    def _is_one_needed(self) -> bool:
-        return len(self._bad) == 1 and len(self._bad[0]) == 1 and not self._all_expected
-
-    @property
     def _removable(self) -> int:
         return len(self._assumed) - self._floor
 
@@ -186,34 +180,24 @@ class Splitting:
             size = min(len(bad) // (probes + 1), self._removable)
             free = sorted(bad - busy)
             for start in range(0, size * slots_left, size):
-                if start + size < len(
-                    free
-                ):  # the last part needs no probe: it is bad if no other is
+                if start + size < len(free):  # the last part is bad if no other is
                     yield frozenset(free[start : start + size])
         unknown = sorted(self._assumed.difference(busy, *self._bad))
         yield from self._unknown_chunks(unknown, max(1, slots - len(open_bad)))
 
     def _unknown_chunks(self, unknown: list[int], slots: int) -> Iterator[Items]:
-        if self._is_one_needed and self._assumed.difference(unknown) not in self._rejected:
-            yield frozenset(
-                unknown[: self._removable]
-            )  # with one found, it may well be the only one
-        size = min(self._even_odds(len(unknown)), math.ceil(len(unknown) / slots))
+        size = min(self._even_odds(), math.ceil(len(unknown) / slots))
         size = max(1, min(size, self._removable))
         for start in range(0, len(unknown), size):
             yield frozenset(unknown[start : start + size])
 
-    def _even_odds(self, most: int) -> int:
+    def _even_odds(self) -> int:
         """The chunk that is as likely to hold a needed item as not, by what was found so far."""
         if self._all_expected:
             return 1
         needed, cleared = len(self._bad), self._start_size - len(self._assumed)
         density = (needed + 1) / (needed + cleared + self._start_size)
-        if density >= 0.5:
-            return 1
-        if not self._bad and self._floor:
-            most = math.ceil(most / 2)  # something is needed: with one item the even odds are half
-        return max(1, min(most, round(-math.log(2) / math.log1p(-density))))
+        return 1 if density >= 0.5 else max(1, round(-math.log(2) / math.log1p(-density)))
 
 
 class _Pass:

@@ -135,7 +135,7 @@ class Timeline:
         return self._states
 
     def position(self, vector: Vector) -> int | None:
-        """Where a vector stands on this path, or None: it belongs to another order."""
+        """Its place among the states, or None: it belongs to another order."""
         return self._positions.get(vector)
 
     def in_order(self, good: Vector, bad: Vector, packages: Sequence[int]) -> Iterator[Vector]:
@@ -196,13 +196,10 @@ class GraphTimeline(Timeline):
         super().__init__([History(graph.package, graph.states)], (0,) * graph.changes)
         self.graph = graph
 
-    @property
-    def good_end(self) -> Vector:
-        return (0,)
-
-    @property
-    def bad_end(self) -> Vector:
-        return (len(self.graph.states) - 1,)
+    @cached_property
+    def _states(self) -> tuple[Vector, ...]:
+        """Neighbours in this order mostly are so in the history."""
+        return tuple((state,) for state in range(len(self.graph.states)))
 
     def mask(self, vector: Vector) -> int:
         return self.graph.holds[vector[0]]
@@ -213,19 +210,10 @@ class GraphTimeline(Timeline):
     def cutting(self, part: int) -> Iterator[Vector]:
         return ((n,) for n, held in enumerate(self.graph.holds) if held & part not in (0, part))
 
-    def every_state(self) -> Sequence[Vector]:
-        return [(state,) for state in range(len(self.graph.states))]
-
-    def position(self, vector: Vector) -> int:
-        """How near two states are: neighbours in this order mostly are so in the history."""
-        return vector[0]
-
     def to_json(self) -> dict[str, object]:
-        graph = self.graph
-        histories = [{"package": graph.package, "versions": list(graph.states)}]
-        drawn: dict[str, object] = {"histories": histories, "order": list(self.order)}
-        if graph.changes <= _DRAWN:
-            drawn["holds"] = [format(held, "x") for held in graph.holds]
+        drawn = super().to_json()
+        if self.changes <= _DRAWN:
+            drawn["holds"] = [format(held, "x") for held in self.graph.holds]
         return drawn
 
 
