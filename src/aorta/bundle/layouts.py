@@ -70,7 +70,7 @@ class Layout:
 
 def is_program(path: str) -> bool:
     """What somebody runs, and the data that it reads."""
-    return matches(path, _PROGRAMS) or path == "reproduce.py"
+    return matches(path, _PROGRAMS)
 
 
 def is_log(path: str) -> bool:
@@ -123,7 +123,6 @@ LAYOUTS: tuple[Layout, ...] = (
     ),
     Layout(
         verb="diverge",
-        files=_names("reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
         ours=_names("result.json"),
     ),
     Layout(

@@ -26,7 +26,6 @@ from aorta.diverge.rounding import (
     judge,
     judge_stretch,
     one_is_low,
-    passed_on,
     roundings,
     types_differ,
 )
@@ -167,14 +166,13 @@ class _Side:
             return Stretch(1.0, 0.0, max(carried, default=0.0))
         read = self.read_by(operation)
         squares, coarsest, inherited = roundings(operation, read, 1.0) ** 2, epsilon(operation), 0.0
-        for writers, factor in zip(operation.inputs, passed_on(operation, read), strict=True):
-            for index, result in {*writers}:
-                if index in self.partner:
-                    inherited = max(inherited, factor * self._carried((index, result)))
-                elif (before := self._stretches.get(index)) is not None:
-                    squares += (factor * before.roundings) ** 2
-                    coarsest = max(coarsest, before.epsilon)
-                    inherited = max(inherited, min(1.0, factor) * before.inherited)
+        for index, result in {one for writers in operation.inputs for one in writers}:
+            if index in self.partner:
+                inherited = max(inherited, self._carried((index, result)))
+            elif (before := self._stretches.get(index)) is not None:
+                squares += before.roundings**2
+                coarsest = max(coarsest, before.epsilon)
+                inherited = max(inherited, before.inherited)
         return Stretch(math.sqrt(squares), coarsest, inherited)
 
 
@@ -213,18 +211,13 @@ class _Walk:
 
     def _judged(self, a: Operation) -> Pair:
         b = self.second.by_index[self.first.partner[a.index]]
-        inherited = 0.0
-        for mine, theirs in zip(a.inputs, b.inputs, strict=False):
-            known = self._reads_apart(mine, theirs)
-            carried = known.difference if known is not None else self._carried_into(mine, theirs)
-            inherited = max(inherited, carried)
-        read, noise, before = (
-            self.first.read_by(a),
-            self.noise.of(a, b),
-            self.first.hidden_before(a),
+        inherited = max(
+            (self._reads_apart(*reads) for reads in zip(a.inputs, b.inputs, strict=False)),
+            default=0.0,
         )
+        read, before = self.first.read_by(a), self.first.hidden_before(a)
         most = max(inherited, *before, 0.0)
-        judged = judge(a, b, read, most, noise, any_type=self.any_type)
+        judged = judge(a, b, read, most, self.noise.of(a, b), any_type=self.any_type)
         judged = replace(judged, inherited=inherited)
         for result, apart in enumerate(judged.results):
             self.first.apart[a.index, result] = self.second.apart[b.index, result] = apart
@@ -247,7 +240,6 @@ class _Walk:
             return
         # Those that differ in an argument only are told apart by what they give, then by their
         # line, then by their order. Of draws the numbers tell nothing: the order may have changed.
-        self._pair_alike(mine, theirs, lambda o: (o.file, o.line, o.outputs))
         if not operation.is_random:
             self._pair_alike(mine, theirs, lambda o: o.outputs)
         self._pair_alike(mine, theirs, lambda o: (o.file, o.line))
@@ -276,34 +268,14 @@ class _Walk:
                 self._pair(a, b)
                 return
 
-    def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> Judged | None:
-        """How far apart one tensor is that both sides read. None where that cannot be told: it
-        was written in parts, or is a part of what was written.
-        """
+    def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> float:
+        """How far apart one tensor is that both sides read."""
         partners = [(self.first.partner.get(index), result) for index, result in mine]
-        if partners == list(theirs):
-            known = max((self.first.apart.get(by, 0.0) for by in mine), default=0.0)
-            return Judged(known, math.inf, known)
-        if len(mine) != 1 or len(theirs) != 1:
-            return None
-        a, b = self.first.written(mine), self.second.written(theirs)
-        if a is None or b is None or a.size != b.size:
-            return None
-        makers = self.first.by_index[mine[0][0]], self.second.by_index[theirs[0][0]]
-        return self._digests_apart(a, b, *makers)
-
-    def _carried_into(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> float:
-        """How far apart a tensor may be that was written in parts, or is a part of what was."""
-        stretches = [
-            side.stretch(side.by_index[index])
-            for side, writers in ((self.first, mine), (self.second, theirs))
-            for index, _ in writers
-            if index in side.by_index
-        ]
-        coarsest = [stretch.epsilon for stretch in stretches] or [0.0]
-        rounding = max((stretch.roundings for stretch in stretches), default=0.0)
-        inherited = max((stretch.inherited for stretch in stretches), default=0.0)
-        return inherited + rounding * (max if self.any_type else min)(coarsest)
+        if partners != list(theirs) and len(mine) == len(theirs) == 1:
+            a, b = self.first.written(mine), self.second.written(theirs)
+            if a is not None and b is not None and a.size == b.size:
+                return difference(a, b, typical=self.any_type)
+        return max((self.first.apart.get(by, 0.0) for by in mine), default=0.0)
 
     def _apart(self, a: Operation, b: Operation) -> Judged:
         """How far apart the results are of two operations that did not read the same."""

@@ -80,7 +80,6 @@ class Operation:
     is_random: bool = False
     tf32: bool = False  # it may have rounded what it read to ten bits
     element: int = 0  # which one of a list
-    record: int = 0  # the number of its record
     # Which value of this name in its step, for `aorta.diverge.record`: a program without an
     # optimizer has one step only.
     occurrence: int = 1
@@ -238,7 +237,6 @@ class _Reader:
                 is_random,
                 tf32,
                 element,
-                number,
                 self._occurrence(step, op),
             )
             self.operations.append(operation)

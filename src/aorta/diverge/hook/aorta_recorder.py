@@ -48,8 +48,6 @@ class RecorderSettings:
     dtype: str | None = None
     device: str | None = None
     same_random: bool = False  # draw on the CPU, so that two devices draw alike
-    # The name and the record of the operation whose inputs and outputs are saved whole.
-    keep: dict[str, Any] | None = None
 
 
 class Recorder:

@@ -7,8 +7,6 @@ operation, a shape or a line is found out once.
 """
 
 import gc
-import json
-import math
 import sys
 import warnings
 import weakref
@@ -24,22 +22,19 @@ if TYPE_CHECKING:
         Written,
         current,
         is_users,
-        rank,
     )
     from aorta.diverge.hook.aorta_recorder_digest import Digests
     from aorta.diverge.hook.aorta_recorder_operation import (
         Memory,
         OperationSignature,
         OtherSide,
-        mapped,
     )
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import Place, Recorder, Written, current, is_users, rank
+    from aorta_recorder import Place, Recorder, Written, current, is_users
     from aorta_recorder_digest import Digests
-    from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped
+    from aorta_recorder_operation import Memory, OperationSignature, OtherSide
 
 torch: Any = sys.modules.get("torch")  # whole before this is loaded
-_MOST_KEPT_BYTES = 64 * 2**20
 _MOST_VIEWS = 16  # one behind the other
 _OWN_FRAMES = 4  # from what the dispatcher calls to where places are found out
 
@@ -292,9 +287,6 @@ class _Calls:
         read = self._read(recorder, digests, place, signature.inputs(args, kwargs))
         if signature.overwrites:
             self._emit_rest(recorder, digests, place, signature.overwritten(args, kwargs))
-        saved, keep = None, recorder.settings.keep
-        if keep is not None and keep == {"op": signature.name, "record": recorder.count}:
-            saved = _saved_before(recorder, signature, args, kwargs)
         out = call(*args, **kwargs)
         outputs = signature.outputs(out, args, kwargs)
         if signature.is_empty:
@@ -306,8 +298,6 @@ class _Calls:
             # What is written in place, and was not only written over, was read first.
             known = tuple(read[1 : 3 * len(outputs) : 3]) if signature.is_in_place else ()
             memory.written(outputs, recorder.emit(head, read, digests.take(outputs, known)))
-            if saved is not None:
-                _save(recorder, saved, outputs)
         return out
 
     def _read(
@@ -367,54 +357,3 @@ def _allows_tf32(signature: OperationSignature) -> bool:
     except RuntimeError:  # said in torch's newer way
         newer = backends.cudnn.conv if convolves else backends.cuda.matmul
         return str(newer.fp32_precision) == "tf32"
-
-
-# -- the one operation that is kept ----------------------------------------------------------------
-
-
-def _saved_before(
-    recorder: Recorder, signature: OperationSignature, args: Any, kwargs: Any
-) -> dict[str, Any] | None:
-    """What it is called with, before it may write over it."""
-    tensors = signature.inputs(args, kwargs)
-    if sum(t.numel() * t.element_size() for t in tensors) > _MOST_KEPT_BYTES:
-        recorder.note("the inputs of the operation are too large to be kept")
-        return None
-    return {
-        "op": signature.overload,
-        "args": _detached(args),
-        "kwargs": _detached(kwargs),
-        "names": signature.arguments,
-    }
-
-
-def _save(recorder: Recorder, saved: dict[str, Any], outputs: list[Any]) -> None:
-    """The tensors for torch; the other arguments, by name, for everybody."""
-    saved["outputs"] = [_detached(tensor) for tensor in outputs]
-    path = Path(recorder.settings.out) / f"kept-{rank() or 0}.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    named = {**dict(zip(saved.pop("names"), saved["args"], strict=False)), **saved["kwargs"]}
-    values = {name: _spelled(value) for name, value in named.items()}
-    plain = {name: value for name, value in values.items() if value is not None}
-    path.with_suffix(".json").write_text(json.dumps(plain), encoding="utf-8")
-    torch.save(saved, path)
-
-
-def _spelled(value: Any) -> Any:
-    """An argument as JSON has it; None for tensors and what holds them."""
-    if isinstance(value, (list, tuple)):
-        return found if None not in (found := [_spelled(item) for item in value]) else None
-    if isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return None if value is None or hasattr(value, "untyped_storage") else str(value)
-
-
-def _detached(value: Any) -> Any:
-    plain = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
-
-    def one(item: Any) -> Any:
-        if isinstance(item, torch.Tensor):
-            return getattr(item, "_local_tensor", item).detach().clone().cpu()
-        return item if isinstance(item, plain) else str(item)
-
-    return mapped(value, one)

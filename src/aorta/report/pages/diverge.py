@@ -8,7 +8,6 @@ from aorta.core.stats import counted
 from aorta.report.charts import Curve
 from aorta.report.page import (
     Block,
-    Command,
     FactRows,
     Figure,
     Headline,
@@ -115,8 +114,7 @@ def _operation(first: Document) -> list[Section]:
     seen += [[f"read from {t.text('from')}", *_tensor(t)] for t in first.rows("inputs")]
     ranks = first.section("by_rank")
     seen += [[f"rank {rank}", *_tensor(ranks.section(rank))] for rank in ranks]
-    script = Command("python reproduce.py", "the operation alone, with what it read")
-    return [Section("The operation", [_tensors(seen), script])]
+    return [Section("The operation", [_tensors(seen)])]
 
 
 def _tensors(seen: Sequence[Sequence[object]]) -> Table:
