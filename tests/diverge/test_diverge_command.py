@@ -244,7 +244,7 @@ GROWS = """
     value = 1.0
     for step in range(30):
         record("loss", [value, 1.0])
-        aorta_recorder.current().next_step()
+        aorta_recorder.Recorder.current.next_step()
         value = value * value + 1.0 if step > 20 else value + 1.0
         if step == 27:
             value = float("inf")

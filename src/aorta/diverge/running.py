@@ -62,7 +62,6 @@ class _Recording:
             "seed": self.request.seed,
             "first_step": first,
             "last_step": last,
-            "ring": self.sides.good is None,
             "parameters": self.request.between_ranks,
             "same_random": self.sides.good is not None and bool(self.sides.good.orders),
             **side.orders,
