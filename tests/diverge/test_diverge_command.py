@@ -225,7 +225,7 @@ def test_a_program_that_was_killed_is_not_called_the_same_as_far_as_it_came(tmp_
         import os, signal
         from aorta.diverge import record
 
-        for number in range(300):
+        for number in range(600):
             record("value", [float(number)])
         os.kill(os.getpid(), signal.SIGKILL)
         """,

@@ -175,7 +175,7 @@ class _Reader:
         for lot, width in line["widths"]:
             begins[lot] = at
             at += 8 * width
-        records, at, number = line["records"], 0, line["first"]
+        records, at, number = array("q", a2b_base64(line["records"])), 0, line["first"]
         while at < len(records):
             ends = at + 4 + records[at + 2] + records[at + 3]
             self._add(number, records[at:ends], numbers, begins)
@@ -184,13 +184,13 @@ class _Reader:
     def _add(
         self,
         number: int,
-        record: Sequence[Any],
+        record: Sequence[int],
         numbers: memoryview,
         begins: dict[int, int],
     ) -> None:
         step, head, count, _ = record[:4]
         read, given = record[4 : 4 + count], record[4 + count :]
-        writers = [[by] if isinstance(by, int) else by for by in read[::3]]
+        writers = [[by] if by >= 0 else self.shared[-1 - by] for by in read[::3]]
         op, phase, module, file, line, is_random, tf32 = self.shared[head]
         outputs = []
         for kind in given:

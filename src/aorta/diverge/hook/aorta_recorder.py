@@ -26,7 +26,7 @@ SAMPLES = 16
 # Samples further apart than that are moved by one each: else those of a matrix are of one column.
 ONE_COLUMN = 4
 SMALL = 32  # elements: such a tensor is written down whole
-_PENDING = 256  # records between two fetches from the device
+_PENDING = 512  # records between two fetches from the device
 _HELD_BYTES = 512 * 2**20  # of copies, as the doubles they become, that wait for a fetch
 Place = tuple[str, str, str, int]  # phase, module, file, line
 Widths = list[tuple[int, int]]  # of each lot in a batch: its number, how many doubles are in it
@@ -70,8 +70,9 @@ class Recorder:
         self.digests: Any = None  # of tensors, where torch is
         self._own = array("d")  # numbers of values that are no tensors
         # Of each record: step, head, how many numbers of what it read, how many results; then the
-        # writer, kind and offset of each tensor that it read, and the kind of each result.
-        self._pending: list[Written] = []
+        # writer, kind and offset of each tensor that it read, and the kind of each result. Several
+        # writers are a list that is shared, -1 the first of those.
+        self._pending: list[int] = []
         self._first = 0  # of the records that are pending
         # What is to be written: the line, its numbers of no tensor, what gives the others.
         self._summed_up: tuple[dict[str, Any], bytes, Callable[[], bytes]] | None = None
@@ -100,7 +101,7 @@ class Recorder:
         number = self._numbers.get(key)
         return number if number is not None else self.number_of(key, (op, *place, is_random, tf32))
 
-    def emit(self, head: int, read: Sequence[Written], given: Sequence[int]) -> int:
+    def emit(self, head: int, read: Sequence[int], given: Sequence[int]) -> int:
         """One more record; its number. `read`: three numbers for each tensor, its writer, its kind
         and where in its memory it begins; `given`: the kinds of the results.
         """
@@ -134,7 +135,7 @@ class Recorder:
         line = {
             "rank": rank(),
             "first": self._first,
-            "records": self._pending,
+            "records": _base64(array("q", self._pending).tobytes()),
             "widths": [(-1, len(self._own)), *widths],
         }
         self._summed_up = (line, self._own.tobytes(), fetch)
@@ -147,11 +148,9 @@ class Recorder:
         if self._summed_up is None:
             return
         (line, own, fetch), self._summed_up = self._summed_up, None
-        # Doubles in base64: to spell them out takes longer than everything else does.
-        numbers = b2a_base64(own + fetch(), newline=False).decode()
         new = self._defined[self._defined_before :]
         self._defined_before = len(self._defined)
-        self._write({**line, "new": new, "numbers": numbers})
+        self._write({**line, "new": new, "numbers": _base64(own + fetch())})
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
@@ -168,6 +167,11 @@ class Recorder:
         self.flush()
         self._write_summed_up()
         self._write({"end": True, "truncated": self._truncated, "notes": sorted(self._notes)})
+
+
+def _base64(numbers: bytes) -> str:
+    """To spell them out takes longer than everything else does."""
+    return b2a_base64(numbers, newline=False).decode()
 
 
 def begin(settings: RecorderSettings) -> Recorder:

@@ -221,13 +221,12 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Views and what is not to be recorded run as they are."""
         kwargs, recorder = kwargs or {}, Recorder.current
-        signature = self._signatures.get(id(func))
-        if signature is None:
-            # Torch keeps every operation as long as the process lives.
-            signature = self._signatures[id(func)] = OperationSignature(func)
-        if recorder is None or recorder.paused:
+        # Torch keeps every operation as long as the process lives.
+        signature = self._signatures.get(id(func)) or self._signature(func)
+        is_recorded = signature.computes
+        if recorder is None or recorder.paused or not (is_recorded or recorder.runs_otherwise):
             return signature.call(*args, **kwargs)
-        is_recorded = signature.computes and recorder.is_on
+        is_recorded = is_recorded and recorder.is_on
         if is_recorded and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
             is_recorded = False  # inside of one nothing has a value yet
@@ -243,6 +242,10 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
             out = other.run(*args, **kwargs)
         other.remember(signature.outputs(out, args, kwargs))
         return out
+
+    def _signature(self, func: Any) -> OperationSignature:
+        signature = self._signatures[id(func)] = OperationSignature(func)
+        return signature
 
     def _recorded(
         self,
@@ -288,6 +291,8 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
                 written, offset, kind = None, 0, digests.kind(tensor)
             if written is None:
                 written = self._emit_unwritten(recorder, digests, place, tensor)
+            if type(written) is list:
+                written = -1 - recorder.number_of(tuple(written), written)
             read += (written, kind.number, offset)
         return read
 
