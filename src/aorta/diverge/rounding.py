@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from aorta.diverge.stream import Digest, Operation
+from aorta.diverge.stream import Digest, Operation, Stream
 
 EPSILON = {
     "float64": 2.0**-53,
@@ -34,6 +34,7 @@ _WEIGHT = 590.0  # the root mean square of the weights of a weighed sum, 1 to 10
 _SLACK = 8.0
 # The same over all elements, for another precision: measured, it was never half of that.
 _TYPICAL_SLACK = 4.0
+_REQUESTED = 5.0
 # Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
 # length between 64 and 32,768; both sides are, and the slack comes on top.
 _OF_A_SUM = 8.0
@@ -45,8 +46,6 @@ _MOST_STEEP = 30.0  # of an operation that nothing else is known of
 _SUMS = frozenset(["sum", "mean", "cumsum"])
 _NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
 _WHOLE = ("int", "uint", "bool")
-_UPDATES = re.compile(r"(_foreach_)?(add|sub|addcmul|addcdiv|lerp)|_fused_\w+")
-_FLIPS = 0.05  # expected elements of a result that jump, below which none is
 _DISCRETE = re.compile(
     r"round|floor|ceil|trunc|sign|where|topk|sort|arg(max|min)|max|min|threshold_backward"
 )
@@ -143,10 +142,11 @@ def judge(
     learned: float = 0.0,
     *,
     any_type: bool = False,
+    requested: float = 0.0,
 ) -> Judged:
     """Two results of one operation that read the same. `inputs`: what was read on the bad side.
     `inherited`: how far that was apart. `learned`: how far two runs of one side part here.
-    `any_type`: another precision was asked for, so the coarser of both is what counts.
+    `any_type`: another precision was requested, so the coarser of both is what counts.
     """
     pairs = list(zip(bad.outputs, good.outputs, strict=False))
     other_type = not any_type and other_types(bad, good)
@@ -171,32 +171,27 @@ def judge(
     own = max(own * cancelled, learned)
     slack = _TYPICAL_SLACK if any_type else _SLACK
     expected = max(slack * own, 2 * _turned_round(bad, inputs, inherited))
+    if inherited > 0:
+        expected = max(expected, requested)
     return Judged(apart, expected, inherited, other_type, results)
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """What operations without partners made of the rounding and the differences they read."""
-
-    roundings: float  # in units of the precision
-    epsilon: float  # the coarsest precision on the way
-    inherited: float  # how far apart results may be because of what was read
-
-
-def judge_stretch(
-    apart: float, stretches: Sequence[Stretch], at_least: float, learned: float, *, any_type: bool
-) -> Judged:
-    """Two results that other operations led to on the two sides. Each side has its own precision on
-    the way; the finer of them counts. No way is so long that rounding explains more than half of
-    the digits.
+def led_elsewhere(
+    a: Digest, b: Digest, inherited: float, learned: float, requested: float
+) -> float:
+    """How far two results may part that other operations led to on the two sides: rounding
+    explains half of the digits of the finer one.
     """
-    coarsest = [stretch.epsilon for stretch in stretches]
-    least = max(at_least, max(coarsest) if any_type else min(coarsest))
-    inherited = max(stretch.inherited for stretch in stretches)
-    rounding = 2 * least * max(stretch.roundings for stretch in stretches)
-    own = min(rounding, math.sqrt(least) / _SLACK) + 2 * inherited
-    slack = _TYPICAL_SLACK if any_type else _SLACK
-    return Judged(apart, slack * max(own, learned), inherited)
+    least = min(EPSILON.get(digest.dtype, 0.0) for digest in (a, b))
+    return max(math.sqrt(least), _SLACK * learned, 2 * inherited, requested)
+
+
+def requested_tolerance(*streams: Stream) -> float:
+    """How far results may part behind the first that does, where another precision was requested:
+    few elements jump, and no sample shows it.
+    """
+    kinds = {d.dtype for stream in streams for o in stream.operations for d in o.outputs}
+    return _REQUESTED * math.sqrt(max((EPSILON.get(kind, 0.0) for kind in kinds), default=0.0))
 
 
 def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherited: float) -> float:
@@ -205,16 +200,11 @@ def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherit
     """
     if inherited == 0 or not _NORMALISED_UPDATES.fullmatch(_short(operation)):
         return 0.0
-    count, found = len(operation.outputs), 0.0
-    for place, (before, after) in enumerate(zip(inputs, operation.outputs, strict=False)):
+    found = 0.0
+    for before, after in zip(inputs, operation.outputs, strict=False):
         if before is None or before.size != after.size:
             continue
-        share = 1.0
-        if len(inputs) == 3 * count:
-            under = inputs[2 * count + place]
-            if under is not None and under.low > 0:
-                share = min(1.0, _SLACK * inherited * under.rms / under.low)
-        found = max(found, difference(before, after) * share)
+        found = max(found, difference(before, after))
     return found
 
 
@@ -227,27 +217,6 @@ def epsilon(operation: Operation) -> float:
 def _is_discrete(operation: Operation) -> bool:
     whole = all(d.dtype.startswith(_WHOLE) for d in operation.outputs)
     return whole or _DISCRETE.fullmatch(_short(operation)) is not None
-
-
-def hidden_behind(
-    operation: Operation,
-    inputs: Sequence[Digest | None],
-    hidden: Sequence[float],
-    inherited: float,
-) -> float:
-    """How far apart its results may be, over all elements, although no sample shows it: few
-    elements jumped, here or before. `hidden`: the same of each input.
-    """
-    found = max(hidden, default=0.0)
-    first = inputs[0] if inputs else None
-    if found > 0 and _UPDATES.fullmatch(_short(operation)) and first is not None:
-        # Of what is added to the first input, only as much as that changes it.
-        changed = [difference(first, out, typical=True) for out in operation.outputs[:1]]
-        found = max(hidden[0], *(min(1.0, by) * found for by in changed))
-    size = max((d.size for d in operation.outputs), default=0)
-    jumps = _is_discrete(operation) or any(d.dtype.startswith(_WHOLE) for d in operation.outputs)
-    # As large a share of the elements jumps as what was inherited.
-    return max(found, math.sqrt(inherited)) if jumps and size * inherited > _FLIPS else found
 
 
 def _short(operation: Operation) -> str:
