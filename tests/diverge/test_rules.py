@@ -130,15 +130,6 @@ def test_another_type_is_a_difference_unless_it_was_asked_for() -> None:
     assert compare(*sides, any_type=True).first is None
 
 
-def test_of_a_list_the_arguments_of_its_own_element_are_named() -> None:
-    one = replace(operation(0, 1.0, 2.0, op="aten::_foreach_div_"), element=2)
-    other = replace(one, outputs=(digest(1.0, 3.0),))
-    found = compare([[Stream(0, (one,))]], [[Stream(0, (other,))]]).first
-    assert found is not None
-    lists = ({"scalars": [1.0, 2.0, 3.0], "alpha": 1}, {"scalars": [9.0, 2.0, 4.0], "alpha": 1})
-    assert found.called_with(*lists).arguments == (("scalars", 3.0, 4.0),)
-
-
 def test_what_two_runs_of_one_side_do_differently_is_not_held_against_the_other() -> None:
     def run(value: float) -> list[Stream]:
         return [Stream(0, (operation(0, value, 1.0), operation(1, 3.0, 1.0)))]

@@ -68,7 +68,7 @@ class Layout:
 
 
 def is_program(path: str) -> bool:
-    return matches(path, _PROGRAMS) or path == "reproduce.py"
+    return matches(path, _PROGRAMS)
 
 
 def is_log(path: str) -> bool:
@@ -116,10 +116,7 @@ LAYOUTS: tuple[Layout, ...] = (
         trees=_names("probes/* stages/* first-known-bad/* last-known-good/* logs/*"),
         ours=_names("result.json timeline.json bisect.yaml spec.yaml stages/*/result.json"),
     ),
-    Layout(
-        verb="diverge",
-        files=_names("reproduce.py"),  # bad.pt and good.pt hold the user's own tensors
-    ),
+    Layout(verb="diverge"),
     Layout(
         verb="isolate",
         trees=_names("trials/*"),

@@ -11,23 +11,18 @@ two streams are named together, and nothing is concluded from that.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import groupby, islice
 from typing import NamedTuple, TypeVar
 
 from aorta.diverge.rounding import (
-    EPSILON,
     Judged,
-    Stretch,
     difference,
-    epsilon,
-    hidden_behind,
     judge,
-    judge_stretch,
+    led_elsewhere,
     one_is_low,
-    passed_on,
-    roundings,
+    requested_tolerance,
     types_differ,
 )
 from aorta.diverge.stream import Digest, Operation, Stream, Writer
@@ -86,9 +81,6 @@ class _Side:
         self.operations = stream.operations
         self.by_index = stream.by_index()
         self.partner: dict[int, int] = {}
-        self.apart: dict[Writer, float] = {}  # of the results of operations with a partner
-        self.hidden: dict[int, float] = {}  # of any: what no sample shows
-        self._stretches: dict[int, Stretch] = {}
         self.read = stream.all_read()
         self.groups: dict[object, list[Operation]] = {}
         self.places: dict[object, list[Operation]] = {}
@@ -133,50 +125,6 @@ class _Side:
         outputs = self.by_index[index].outputs
         return outputs[result] if result < len(outputs) else None
 
-    def stretch(self, operation: Operation) -> Stretch:
-        """How much rounding, and of what was apart before, the operations without partners carry
-        into the result of this one. Each is looked at once, behind what it read.
-        """
-        left = [operation]
-        while left:
-            one = left[-1]
-            writers = {i for w in one.inputs for i, _ in w if i in self.by_index}
-            new = [i for i in writers if i not in self.partner and i not in self._stretches]
-            if new:
-                left += [self.by_index[i] for i in new]
-                continue
-            left.pop()
-            if one.index not in self._stretches:
-                self._stretches[one.index] = self._behind_what_it_read(one)
-        return self._stretches[operation.index]
-
-    def hidden_before(self, operation: Operation) -> list[float]:
-        """Of each input: how far apart it may be although no sample shows it."""
-        return [
-            max((self.hidden.get(index, 0.0) for index, _ in writers), default=0.0)
-            for writers in operation.inputs
-        ]
-
-    def _carried(self, by: Writer) -> float:
-        return max(self.apart.get(by, 0.0), self.hidden.get(by[0], 0.0))
-
-    def _behind_what_it_read(self, operation: Operation) -> Stretch:
-        if operation.index in self.partner:
-            results = range(len(operation.outputs))
-            carried = (self._carried((operation.index, result)) for result in results)
-            return Stretch(1.0, 0.0, max(carried, default=0.0))
-        read = self.read_by(operation)
-        squares, coarsest, inherited = roundings(operation, read, 1.0) ** 2, epsilon(operation), 0.0
-        for writers, factor in zip(operation.inputs, passed_on(operation, read), strict=True):
-            for index, result in {*writers}:
-                if index in self.partner:
-                    inherited = max(inherited, factor * self._carried((index, result)))
-                elif (before := self._stretches.get(index)) is not None:
-                    squares += (factor * before.roundings) ** 2
-                    coarsest = max(coarsest, before.epsilon)
-                    inherited = max(inherited, min(1.0, factor) * before.inherited)
-        return Stretch(math.sqrt(squares), coarsest, inherited)
-
 
 class _Walk:
     """Through the first stream in order: what an operation read has been looked at before it."""
@@ -184,6 +132,9 @@ class _Walk:
     def __init__(self, first: Stream, second: Stream, noise: Noise, any_type: bool) -> None:
         self.first, self.second = _Side(first), _Side(second)
         self.noise, self.any_type = noise, any_type
+        # How far apart the results of the first stream are that have a partner.
+        self.apart: dict[Writer, float] = {}
+        self.requested = requested_tolerance(first, second) if any_type else 0.0
 
     def aligned(self) -> Alignment:
         pairs: list[Pair] = []
@@ -194,9 +145,6 @@ class _Walk:
                 self._pair_by_agreement(operation)
             if operation.index in self.first.partner:
                 pairs.append(self._judged(operation))
-            else:
-                read, before = self.first.read_by(operation), self.first.hidden_before(operation)
-                self.first.hidden[operation.index] = hidden_behind(operation, read, before, 0.0)
         beside = tuple(self._beside())
         in_first = {pair.first.index for pair in beside}
         in_second = {pair.second.index for pair in beside}
@@ -213,24 +161,27 @@ class _Walk:
 
     def _judged(self, a: Operation) -> Pair:
         b = self.second.by_index[self.first.partner[a.index]]
-        inherited = 0.0
-        for mine, theirs in zip(a.inputs, b.inputs, strict=False):
-            known = self._reads_apart(mine, theirs)
-            carried = known.difference if known is not None else self._carried_into(mine, theirs)
-            inherited = max(inherited, carried)
-        read, noise, before = (
-            self.first.read_by(a),
-            self.noise.of(a, b),
-            self.first.hidden_before(a),
+        inherited = max(
+            (self._reads_apart(*reads) for reads in zip(a.inputs, b.inputs, strict=False)),
+            default=0.0,
         )
-        most = max(inherited, *before, 0.0)
-        judged = judge(a, b, read, most, noise, any_type=self.any_type)
-        judged = replace(judged, inherited=inherited)
+        judged = judge(
+            a,
+            b,
+            self.first.read_by(a),
+            inherited,
+            self.noise.of(a, b),
+            any_type=self.any_type,
+            requested=self.requested,
+        )
         for result, apart in enumerate(judged.results):
-            self.first.apart[a.index, result] = self.second.apart[b.index, result] = apart
-        hidden = hidden_behind(a, read, before, inherited)
-        self.first.hidden[a.index] = self.second.hidden[b.index] = hidden
+            self.apart[a.index, result] = apart
         return Pair(a, b, judged)
+
+    def _inherited(self, operation: Operation) -> float:
+        """How far apart what it read is, as far as that is known."""
+        written = (by for writers in operation.inputs for by in writers)
+        return max((self.apart.get(by, 0.0) for by in written), default=0.0)
 
     # -- partners ----------------------------------------------------------------------------------
 
@@ -247,7 +198,6 @@ class _Walk:
             return
         # Those that differ in an argument only are told apart by what they give, then by their
         # line, then by their order. Of draws the numbers tell nothing: the order may have changed.
-        self._pair_alike(mine, theirs, lambda o: (o.file, o.line, o.outputs))
         if not operation.is_random:
             self._pair_alike(mine, theirs, lambda o: o.outputs)
         self._pair_alike(mine, theirs, lambda o: (o.file, o.line))
@@ -276,34 +226,14 @@ class _Walk:
                 self._pair(a, b)
                 return
 
-    def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> Judged | None:
-        """How far apart one tensor is that both sides read. None where that cannot be told: it
-        was written in parts, or is a part of what was written.
-        """
+    def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> float:
+        """How far apart one tensor is that both sides read."""
         partners = [(self.first.partner.get(index), result) for index, result in mine]
-        if partners == list(theirs):
-            known = max((self.first.apart.get(by, 0.0) for by in mine), default=0.0)
-            return Judged(known, math.inf, known)
-        if len(mine) != 1 or len(theirs) != 1:
-            return None
-        a, b = self.first.written(mine), self.second.written(theirs)
-        if a is None or b is None or a.size != b.size:
-            return None
-        makers = self.first.by_index[mine[0][0]], self.second.by_index[theirs[0][0]]
-        return self._digests_apart(a, b, *makers)
-
-    def _carried_into(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> float:
-        """How far apart a tensor may be that was written in parts, or is a part of what was."""
-        stretches = [
-            side.stretch(side.by_index[index])
-            for side, writers in ((self.first, mine), (self.second, theirs))
-            for index, _ in writers
-            if index in side.by_index
-        ]
-        coarsest = [stretch.epsilon for stretch in stretches] or [0.0]
-        rounding = max((stretch.roundings for stretch in stretches), default=0.0)
-        inherited = max((stretch.inherited for stretch in stretches), default=0.0)
-        return inherited + rounding * (max if self.any_type else min)(coarsest)
+        if partners != list(theirs) and len(mine) == len(theirs) == 1:
+            a, b = self.first.written(mine), self.second.written(theirs)
+            if a is not None and b is not None and a.size == b.size:
+                return difference(a, b, typical=self.any_type)
+        return max((self.apart.get(by, 0.0) for by in mine), default=0.0)
 
     def _apart(self, a: Operation, b: Operation) -> Judged:
         """How far apart the results are of two operations that did not read the same."""
@@ -329,12 +259,9 @@ class _Walk:
     def _digests_apart(self, x: Digest, y: Digest, a: Operation, b: Operation) -> Judged:
         other_type = not self.any_type and types_differ(x, y)
         apart = difference(x, y, typical=self.any_type)
-        stretches = (self.first.stretch(a), self.second.stretch(b))
-        kinds = [EPSILON.get(digest.dtype, 0.0) for digest in (x, y)]
-        at_least = max(kinds) if self.any_type else min(kinds)
-        noise = self.noise.of(a, b)
-        judged = judge_stretch(apart, stretches, at_least, noise, any_type=self.any_type)
-        return replace(judged, other_type=other_type)
+        inherited = self._inherited(a)
+        expected = led_elsewhere(x, y, inherited, self.noise.of(a, b), self.requested)
+        return Judged(apart, expected, inherited, other_type)
 
     # -- without partners --------------------------------------------------------------------------
 

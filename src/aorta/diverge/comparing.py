@@ -26,7 +26,6 @@ _MOVES = re.compile(
 )
 
 
-_ARGUMENT = ("name", "bad", "good")
 PHASES = {"f": "forward", "b": "backward", "o": "optimizer"}
 
 
@@ -44,8 +43,6 @@ class Parting:
     begins: Operation | None = None
     only_on: str | None = None  # the side that alone does what began it
     cast: Operation | None = None  # that gave what it reads another type
-    # What it is called with beside tensors, where the sides differ: name, bad, good.
-    arguments: tuple[tuple[str, Any, Any], ...] = ()
 
     @property
     def operation(self) -> Operation:
@@ -55,16 +52,6 @@ class Parting:
     def module(self) -> str:
         """Where the operation stands, or else the one that first computes with its result."""
         return self.operation.module or self.bad.module
-
-    def called_with(self, bad: Mapping[str, Any], good: Mapping[str, Any]) -> "Parting":
-        """With the arguments that differ; of lists, those of its own element."""
-
-        def own(value: Any) -> Any:
-            is_each = isinstance(value, list) and self.bad.is_of_list
-            return value[self.bad.element] if is_each else value
-
-        both = ((name, own(bad[name]), own(good[name])) for name in bad if name in good)
-        return replace(self, arguments=tuple(one for one in both if one[1] != one[2]))
 
     def to_json(self) -> dict[str, Any]:
         inputs = [
@@ -83,7 +70,6 @@ class Parting:
             "apart": place_of(self.bad, self.rank) if self.begins else None,
             "cast": place_of(self.cast, self.rank) if self.cast else None,
             "element": self.bad.element if self.bad.is_of_list else None,
-            "arguments": [dict(zip(_ARGUMENT, one, strict=True)) for one in self.arguments],
             "inputs": inputs,
             "bad": _side(self.bad),
             "good": _side(self.good),

@@ -1,4 +1,4 @@
-"""The answer of a comparison: ten lines, one document, a script with the one operation in it."""
+"""The answer of a comparison: ten lines, one document."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,35 +11,8 @@ from aorta.diverge.request import Sides
 from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
 from aorta.diverge.stream import Operation
 from aorta.engine.events import Reason
-from aorta.engine.rundir import write_atomically, write_json
 
 SCHEMA = "aorta.diverge/1"
-EXTRACT = "reproduce.py"
-
-_SCRIPT = '''\
-"""The operation whose result parts, alone, with what it read on the bad side: {op} at {place}.
-
-Run it on both machines, or with both settings, and compare what it prints.
-"""
-
-import torch
-from torch.utils._pytree import tree_leaves, tree_map_only
-
-saved = torch.load("bad.pt", weights_only=False)
-namespace, name, overload = saved["op"].split(".")
-operation = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-device = "cuda" if torch.cuda.is_available() else "cpu"
-called = saved["args"], saved["kwargs"]
-args, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), called)
-result = operation(*args, **kwargs)
-leaves = tree_leaves(args[0] if result is None else result)  # None: in place, of a list
-results = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-for number, (found, recorded) in enumerate(zip(results, saved["outputs"])):
-    found, recorded = found.cpu().double(), recorded.double()
-    apart = (found - recorded).abs().max().item()
-    norms = f"norm {{found.norm().item():.10g}}, recorded {{recorded.norm().item():.10g}}"
-    print(f"output {{number}}: {{norms}}, largest difference {{apart:.3g}}")
-'''
 
 
 @dataclass(frozen=True)
@@ -187,12 +160,8 @@ def sentence(first: Parting) -> str:
             f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, {_when(bad)}, "
             f"by {judged.difference:.3g}"
         )
-    called = "".join(
-        f"is called with {name}={ours} on the bad side and {theirs} on the good side; "
-        for name, ours, theirs in first.arguments
-    )
     said = (
-        f"{called}differs by {judged.difference:.3g}; rounding and its inputs explain "
+        f"differs by {judged.difference:.3g}; rounding and its inputs explain "
         f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
     )
     types = [{d.dtype for d in side.outputs} for side in (bad, good)]
@@ -244,11 +213,3 @@ def _when(operation: Operation) -> str:
     if operation.occurrence == 1:
         return f"step {operation.step}"
     return f"step {operation.step}, value {operation.occurrence} of this name in it"
-
-
-def write_report(run_dir: Path, report: DivergeReport) -> None:
-    write_json(run_dir / "result.json", SCHEMA, report.to_json())
-    first = report.first
-    if isinstance(first, Parting) and (run_dir / "bad.pt").is_file():
-        place = f"{first.bad.file}:{first.bad.line}"
-        write_atomically(run_dir / EXTRACT, _SCRIPT.format(op=first.bad.op, place=place))

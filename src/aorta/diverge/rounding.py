@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from aorta.diverge.stream import Digest, Operation
+from aorta.diverge.stream import Digest, Operation, Stream
 
 EPSILON = {
     "float64": 2.0**-53,
@@ -34,6 +34,7 @@ _WEIGHT = 590.0  # the root mean square of the weights of a weighed sum, 1 to 10
 _SLACK = 8.0
 # The same over all elements, for another precision: measured, it was never half of that.
 _TYPICAL_SLACK = 4.0
+_REQUESTED = 5.0
 # Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
 # length between 64 and 32,768; both sides are, and the slack comes on top.
 _OF_A_SUM = 8.0
@@ -41,18 +42,10 @@ _PRODUCTS = re.compile(r"(ba|a)?dd(b|)m[mv]|b?m[mv]|v?dot|matmul|linear|_(scaled
 _CONVOLUTIONS = ("convolution", "conv", "cudnn_conv", "mkldnn_conv", "miopen_conv")
 _STEEP = re.compile(r"exp(2|m1|)|_?(log_)?softmax|pow|sinh?|cosh?|tan")
 _ADDITIONS = frozenset(["add", "sub", "rsub"])
-_WITH_FACTORS = frozenset(["addcmul", "addcdiv", "lerp"])
-# Relative errors of factors add up, whatever their sizes.
-_FACTORS = re.compile(r"mul|div|reciprocal|sqrt|neg|abs|_to_copy|copy|clone|cat|stack")
 _MOST_STEEP = 30.0  # of an operation that nothing else is known of
-_MOST_PASSED_ON = 8.0  # by an operation in a row of them: what one magnifies, others average out
 _SUMS = frozenset(["sum", "mean", "cumsum"])
-_ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
-_NORMALISING = re.compile(r"norm|std|var|rsqrt|log")
 _NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
 _WHOLE = ("int", "uint", "bool")
-_UPDATES = re.compile(r"(_foreach_)?(add|sub|addcmul|addcdiv|lerp)|_fused_\w+")
-_FLIPS = 0.05  # expected elements of a result that jump, below which none is
 _DISCRETE = re.compile(
     r"round|floor|ceil|trunc|sign|where|topk|sort|arg(max|min)|max|min|threshold_backward"
 )
@@ -80,8 +73,6 @@ def difference(a: Digest, b: Digest, *, typical: bool = False) -> float:
     few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / (scale * often)
     if a.weighed is not None and b.weighed is not None:
         few = max(few, abs(a.weighed - b.weighed) / (scale * _WEIGHT * often))
-    if few == 0 and a.dtype == b.dtype and a.device == b.device and a.hash != b.hash:
-        return EPSILON.get(a.dtype, 1.0)  # some bits differ, and no number shows it
     return few if math.isfinite(few) else math.inf
 
 
@@ -151,19 +142,18 @@ def judge(
     learned: float = 0.0,
     *,
     any_type: bool = False,
+    requested: float = 0.0,
 ) -> Judged:
     """Two results of one operation that read the same. `inputs`: what was read on the bad side.
     `inherited`: how far that was apart. `learned`: how far two runs of one side part here.
-    `any_type`: another precision was asked for, so the coarser of both is what counts.
+    `any_type`: another precision was requested, so the coarser of both is what counts.
     """
     pairs = list(zip(bad.outputs, good.outputs, strict=False))
     other_type = not any_type and other_types(bad, good)
     results = tuple(difference(a, b, typical=any_type) for a, b in pairs)
-    if _is_discrete(bad):
-        # A jump turns any inherited difference into a large one; with the same inputs it must not
-        # jump at all.
-        expected = math.inf if inherited > 0 else _SLACK * learned
-        return Judged(max(results, default=0.0), expected, inherited, other_type, results)
+    if _is_discrete(bad) and inherited > 0:
+        # A jump turns any difference into a large one.
+        return Judged(max(results, default=0.0), math.inf, inherited, other_type, results)
     # Of each result that may be judged: how far it parts, and how much of what it adds up cancels.
     parted = [
         (apart, _cancelled(bad, inputs, a))
@@ -181,40 +171,27 @@ def judge(
     own = max(own * cancelled, learned)
     slack = _TYPICAL_SLACK if any_type else _SLACK
     expected = max(slack * own, 2 * _turned_round(bad, inputs, inherited))
+    if inherited > 0:
+        expected = max(expected, requested)
     return Judged(apart, expected, inherited, other_type, results)
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """What operations without partners made of the rounding and the differences they read."""
-
-    roundings: float  # in units of the precision
-    epsilon: float  # the coarsest precision on the way
-    inherited: float  # how far apart results may be because of what was read
-
-
-def judge_stretch(
-    apart: float, stretches: Sequence[Stretch], at_least: float, learned: float, *, any_type: bool
-) -> Judged:
-    """Two results that other operations led to on the two sides. Each side has its own precision on
-    the way; the finer of them counts. No way is so long that rounding explains more than half of
-    the digits.
+def led_elsewhere(
+    a: Digest, b: Digest, inherited: float, learned: float, requested: float
+) -> float:
+    """How far two results may part that other operations led to on the two sides: rounding
+    explains half of the digits of the finer one.
     """
-    coarsest = [stretch.epsilon for stretch in stretches]
-    least = max(at_least, max(coarsest) if any_type else min(coarsest))
-    inherited = max(stretch.inherited for stretch in stretches)
-    rounding = 2 * least * max(stretch.roundings for stretch in stretches)
-    own = min(rounding, math.sqrt(least) / _SLACK) + 2 * inherited
-    slack = _TYPICAL_SLACK if any_type else _SLACK
-    return Judged(apart, slack * max(own, learned), inherited)
+    least = min(EPSILON.get(digest.dtype, 0.0) for digest in (a, b))
+    return max(math.sqrt(least), _SLACK * learned, 2 * inherited, requested)
 
 
-def passed_on(operation: Operation, inputs: Sequence[Digest | None]) -> list[float]:
-    """By how much a relative error of each input is multiplied in the result."""
-    if _short(operation) in _ADDITIONS:
-        out = max((_finite(d.rms) for d in operation.outputs), default=0.0)
-        return [_finite(d.rms) / out if d is not None and out else 1.0 for d in inputs]
-    return [min(_steepness(operation, inputs), _MOST_PASSED_ON)] * len(inputs)
+def requested_tolerance(*streams: Stream) -> float:
+    """How far results may part behind the first that does, where another precision was requested:
+    few elements jump, and no sample shows it.
+    """
+    kinds = {d.dtype for stream in streams for o in stream.operations for d in o.outputs}
+    return _REQUESTED * math.sqrt(max((EPSILON.get(kind, 0.0) for kind in kinds), default=0.0))
 
 
 def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherited: float) -> float:
@@ -223,16 +200,11 @@ def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherit
     """
     if inherited == 0 or not _NORMALISED_UPDATES.fullmatch(_short(operation)):
         return 0.0
-    count, found = len(operation.outputs), 0.0
-    for place, (before, after) in enumerate(zip(inputs, operation.outputs, strict=False)):
+    found = 0.0
+    for before, after in zip(inputs, operation.outputs, strict=False):
         if before is None or before.size != after.size:
             continue
-        share = 1.0
-        if len(inputs) == 3 * count:
-            under = inputs[2 * count + place]
-            if under is not None and under.low > 0:
-                share = min(1.0, _SLACK * inherited * under.rms / under.low)
-        found = max(found, difference(before, after) * share)
+        found = max(found, difference(before, after))
     return found
 
 
@@ -245,27 +217,6 @@ def epsilon(operation: Operation) -> float:
 def _is_discrete(operation: Operation) -> bool:
     whole = all(d.dtype.startswith(_WHOLE) for d in operation.outputs)
     return whole or _DISCRETE.fullmatch(_short(operation)) is not None
-
-
-def hidden_behind(
-    operation: Operation,
-    inputs: Sequence[Digest | None],
-    hidden: Sequence[float],
-    inherited: float,
-) -> float:
-    """How far apart its results may be, over all elements, although no sample shows it: few
-    elements jumped, here or before. `hidden`: the same of each input.
-    """
-    found = max(hidden, default=0.0)
-    first = inputs[0] if inputs else None
-    if found > 0 and _UPDATES.fullmatch(_short(operation)) and first is not None:
-        # Of what is added to the first input, only as much as that changes it.
-        changed = [difference(first, out, typical=True) for out in operation.outputs[:1]]
-        found = max(hidden[0], *(min(1.0, by) * found for by in changed))
-    size = max((d.size for d in operation.outputs), default=0)
-    jumps = _is_discrete(operation) or any(d.dtype.startswith(_WHOLE) for d in operation.outputs)
-    # As large a share of the elements jumps as what was inherited.
-    return max(found, math.sqrt(inherited)) if jumps and size * inherited > _FLIPS else found
 
 
 def _short(operation: Operation) -> str:
@@ -308,9 +259,7 @@ def _sum_length(operation: Operation) -> int:
         return 1
     sizes = [d.size for d in operation.outputs if d.size and d.dtype in EPSILON]
     read = max((math.prod(shape) for shape in shapes), default=1)
-    is_known = operation.op.startswith("aten::")
-    by_rows = not is_known or _ROW_BY_ROW.search(name) is not None
-    rows = max((shape[-1] for shape in shapes if shape), default=1) if by_rows else 1
+    rows = max((shape[-1] for shape in shapes if shape), default=1)
     return max(1, read // min(sizes, default=read or 1), rows)
 
 
@@ -328,14 +277,9 @@ def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
         steep = math.prod(sizes) * math.sqrt(_sum_length(operation)) / out
     elif _STEEP.fullmatch(name):
         steep = max(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in read)
-    elif _NORMALISING.search(name):
-        steep = _finite(read[0].rms) / out  # the others are weights
-    elif name in _SUMS:
-        of_a_mean = operation.outputs[0].size / max(1, read[0].size) if name == "mean" else 1.0
-        steep = largest * math.sqrt(_sum_length(operation)) * of_a_mean / out
-    elif name in _ADDITIONS or name in _WITH_FACTORS:
+    elif name in _ADDITIONS or name in _SUMS:
         steep = largest / out
-    elif not _FACTORS.fullmatch(name):
+    else:
         steep = min(largest / out, _MOST_STEEP)
     return max(1.0, steep)
 

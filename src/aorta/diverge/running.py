@@ -5,21 +5,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
-from aorta.diverge.output import DivergeReport, write_report
+from aorta.diverge.output import SCHEMA, DivergeReport
 from aorta.diverge.request import BAD, GOOD, DivergeRequest, Sides
 from aorta.diverge.single_run import between_ranks, first_nonfinite, magnitude_history
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
-from aorta.engine.question import Answer, Budget, Question
-from aorta.engine.rundir import RunDir, find_resumable
+from aorta.engine.question import Budget, Question
+from aorta.engine.rundir import find_resumable, write_json
 from aorta.engine.session import Session, keep_request, kept_request
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
@@ -29,7 +28,7 @@ from aorta.workloads.trial import workload_experiment
 _FIRST_RUNS = 2  # of each side: two runs of one side teach what chance does
 _MORE_RUNS = 3
 _STREAMS = "operations"
-_MAIN = "record"
+_Runs = Mapping[str, Sequence[Sequence[Stream]]]  # by side: of each run, its ranks
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class _Recording:
 
     sides: Sides
     request: DivergeRequest
-    keep: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     oracle: Deciding = field(default_factory=_Recorded)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
@@ -64,10 +62,8 @@ class _Recording:
             "seed": self.request.seed,
             "first_step": first,
             "last_step": last,
-            "ring": self.sides.good is None,
             "parameters": self.request.between_ranks,
             "same_random": self.sides.good is not None and bool(self.sides.good.orders),
-            "keep": self.keep.get(str(point["side"])),
             **side.orders,
         }
         inherited = side.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
@@ -106,7 +102,7 @@ def diverge(
         with session:
             sides = request.sides(session.run.private)
             report = _Work(session, request, sides, executor, listeners).report()
-            write_report(session.path, report)
+            write_json(session.path / "result.json", SCHEMA, report.to_json())
             done = report.ended is Reason.DONE
             session.run.describe(state="done" if done else report.ended.value)
             return report
@@ -125,78 +121,47 @@ class _Work:
 
     def report(self) -> DivergeReport:
         """Record, compare, repeat what is not told apart, keep the one operation."""
-        runs = self._recorded(_MAIN, _FIRST_RUNS)
+        runs = self._recorded("main", _FIRST_RUNS)
         if not any(runs[BAD]):
             return self._report(runs, None, None)
         parted = self._self_difference(runs)
         if parted is not None and self.ended is Reason.DONE:
-            more = self._recorded("repeat", _MORE_RUNS)
+            more = self._recorded("repeat", _MORE_RUNS, replica=1)
             runs = {name: [*runs[name], *more[name]] for name in runs}
             parted = self._self_difference(runs)
         good = self.sides.good
         any_type = good is not None and "dtype" in good.orders
         usable = good is not None and all(any(side) and all(side) for side in runs.values())
         comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
-        if comparison is not None and comparison.first is not None:
-            comparison = replace(comparison, first=self._kept(comparison.first))
         return self._report(runs, comparison, parted)
 
-    def _self_difference(self, runs: Mapping[str, Sequence[Sequence[Stream]]]) -> Parting | None:
+    def _self_difference(self, runs: _Runs) -> Parting | None:
         found = [p for side in runs.values() if (p := self_difference([r for r in side if r]))]
         return min(found, key=lambda p: (p.bad.step, p.bad.index), default=None)
 
-    def _recorded(self, stage: str, runs: int) -> dict[str, list[list[Stream]]]:
+    def _recorded(self, question_name: str, runs: int, replica: int = 0) -> _Runs:
         """So many runs of each side, as the streams of their ranks."""
-        path, answer = self._driven(stage, runs)
+        sides = [Point.of({"side": name}, replica=replica) for name in self.sides.names]
+        question = Question(
+            name=question_name,
+            search=EveryPoint(sides),
+            judges=SameJudge(EveryTrial(runs)),
+            experiment=_Recording(self.sides, self.request),
+            fingerprint=self.request.identity(),
+            budget=Budget(max_seconds=self.request.max_wall_clock),
+        )
+        answer = self.session.answer(question, self.open_executor(), self.listeners())
+        self.trials += len(answer.records)
+        self.ended = answer.ending.reason
+        if self.ended is Reason.INFRASTRUCTURE:
+            raise InfrastructureError(answer.ending.detail)
         found: dict[str, list[list[Stream]]] = {name: [] for name in self.sides.names}
         for record in answer.records:
             if record.outcome is Outcome.CLEAN:
                 side = str(record.point["side"])
                 self.exits.setdefault(side, set()).add(_exit_of(record))
-                found[side].append(read_streams(path / record.path / _STREAMS))
+                found[side].append(read_streams(self.session.path / record.path / _STREAMS))
         return found
-
-    def _driven(
-        self, stage: str, runs: int, keep: Mapping[str, Mapping[str, Any]] | None = None
-    ) -> tuple[Path, Answer]:
-        question = Question(
-            search=EveryPoint([Point.of({"side": name}) for name in self.sides.names]),
-            judges=SameJudge(EveryTrial(runs)),
-            experiment=_Recording(self.sides, self.request, keep or {}),
-            fingerprint={**self.request.identity(), "stage": stage},
-            budget=Budget(max_seconds=self.request.max_wall_clock),
-        )
-        executor, path = self.open_executor(), self.session.path
-        if stage == _MAIN:
-            answer = self.session.answer(question, executor, self.listeners())
-        else:
-            path = path / "stages" / stage
-            with _side_stage(path) as session:
-                answer = session.answer(question, executor, self.listeners())
-        self.trials += len(answer.records)
-        if answer.ending.reason is not Reason.DONE:
-            self.ended = answer.ending.reason
-            if self.ended is Reason.INFRASTRUCTURE:
-                raise InfrastructureError(answer.ending.detail)
-        return path, answer
-
-    def _kept(self, first: Parting) -> Parting:
-        """Both sides once more: the tensors of the one operation are saved whole, and what else it
-        was called with is compared.
-        """
-        if self.ended is not Reason.DONE or first.begins:
-            return first
-        both = {BAD: first.bad, GOOD: first.good}
-        keep = {name: {"op": one.op, "record": one.record} for name, one in both.items()}
-        path, answer = self._driven("inspect", 1, keep)
-        arguments: dict[str, Mapping[str, Any]] = {BAD: {}, GOOD: {}}
-        for record in answer.records:
-            kept = path / record.path / _STREAMS / f"kept-{first.rank}.pt"
-            if kept.is_file():
-                side = str(record.point["side"])
-                arguments[side] = json.loads(kept.with_suffix(".json").read_text())
-                kept.replace(self.session.path / f"{side}.pt")
-        return first.called_with(arguments[BAD], arguments[GOOD])
 
     def _unlike_exits(self) -> tuple[str, ...]:
         """How the sides ended, where no run of one ended like one of the other: what one of them
@@ -212,7 +177,7 @@ class _Work:
 
     def _report(
         self,
-        runs: Mapping[str, Sequence[Sequence[Stream]]],
+        runs: _Runs,
         comparison: Comparison | None,
         parted: Parting | None,
     ) -> DivergeReport:
@@ -239,15 +204,7 @@ class _Work:
         )
 
 
-def _side_stage(path: Path) -> Session:
-    """A further search with a journal of its own, below the run's."""
-    run = RunDir(path)
-    if not run.journal.exists():
-        run.describe(verb="diverge", stage=path.name)
-    return Session(run, resumed=run.journal.exists())
-
-
-def _notes(runs: Mapping[str, Sequence[Sequence[Stream]]]) -> tuple[str, ...]:
+def _notes(runs: _Runs) -> tuple[str, ...]:
     said = {note for side in runs.values() for run in side for s in run for note in s.notes}
     lost = {
         f"rank {s.rank} of the {name} side was killed: its last operations are not recorded"

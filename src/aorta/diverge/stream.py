@@ -5,7 +5,7 @@ import math
 from array import array
 from binascii import a2b_base64
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 HOOK = Path(__file__).resolve().parent / "hook"  # on the path of a recorded process
 _STATISTICS = 4  # norm, sum, minimum, maximum; samples follow
-_HASH = _STATISTICS + 16  # the place of the hash
+_WEIGHED = _STATISTICS + 16  # its place, where there is one
 _WHOLE = 32  # elements up to which a tensor is written down whole
 _OF_LISTS = "aten::_foreach_"
 
@@ -30,7 +30,6 @@ class Digest:
     total: float
     low: float
     high: float
-    hash: int | None = None  # of all bits
     weighed: float | None = None  # a sum in which every place weighs something else
 
     @cached_property
@@ -80,7 +79,6 @@ class Operation:
     is_random: bool = False
     tf32: bool = False  # it may have rounded what it read to ten bits
     element: int = 0  # which one of a list
-    record: int = 0  # the number of its record
     # Which value of this name in its step, for `aorta.diverge.record`: a program without an
     # optimizer has one step only.
     occurrence: int = 1
@@ -124,10 +122,7 @@ class Stream:
 
 def read_streams(directory: Path) -> list[Stream]:
     """The streams of all ranks of one run, by rank. A launcher beside ranks is none of them."""
-    segments: dict[str, list[Path]] = {}
-    for path in sorted(directory.glob("stream-*.jsonl")):
-        segments.setdefault(path.name.rsplit("-", 1)[0], []).append(path)
-    read = [_read(paths) for paths in segments.values()]
+    read = [_read(path) for path in sorted(directory.glob("stream-*.jsonl"))]
     found = [(rank, stream) for rank, stream in read if stream.operations]
     ranked = [(rank, stream) for rank, stream in found if rank is not None]
     longest: dict[int, Stream] = {}
@@ -138,37 +133,27 @@ def read_streams(directory: Path) -> list[Stream]:
     return [longest[rank] for rank in sorted(longest)]
 
 
-def _read(paths: Sequence[Path]) -> tuple[int | None, Stream]:
-    rank: int | None = None
+def _read(path: Path) -> tuple[int | None, Stream]:
     end: Mapping[str, Any] = {}
     reader = _Reader()
-    for line in _lines(paths):
-        try:
-            found = json.loads(line)
-        except ValueError:
-            break  # the last line of a process that was killed
-        if "records" in found:
-            reader.read(found)
-            continue
-        rank = rank if found["rank"] is None else int(found["rank"])
-        if "end" in found:
-            end = found
-        else:
-            reader.shared.clear()
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            try:
+                found = json.loads(line)
+            except ValueError:
+                break  # the last line of a process that was killed
+            if "end" in found:
+                end = found
+            else:
+                reader.read(found)
     stream = Stream(
-        rank=rank or 0,
+        rank=reader.rank or 0,
         operations=tuple(reader.operations),
         notes=tuple(end.get("notes", ())),
         truncated=bool(end.get("truncated", False)),
         ended=bool(end),
     )
-    return rank, stream
-
-
-def _lines(paths: Sequence[Path]) -> Iterator[str]:
-    for path in paths:
-        with path.open(encoding="utf-8") as file:
-            yield from file
+    return reader.rank, stream
 
 
 class _Reader:
@@ -176,19 +161,21 @@ class _Reader:
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self.shared: list[Any] = []  # what the records of a file refer to by number
+        self.rank: int | None = None
+        self.shared: list[Any] = []  # what the records refer to by number
         self._first: dict[int, int] = {}  # operation of a record
         self._lists: set[int] = set()  # records with one operation for each of their results
         self._values: Counter[tuple[int, str]] = Counter()  # of `record`: step and name
 
     def read(self, line: Mapping[str, Any]) -> None:
+        self.rank = self.rank if line["rank"] is None else line["rank"]
         self.shared += line["new"]
         numbers = memoryview(a2b_base64(line["numbers"]))
         at, begins = 0, {}
         for lot, width in line["widths"]:
             begins[lot] = at
             at += 8 * width
-        records, at, number = line["records"], 0, line["first"]
+        records, at, number = array("q", a2b_base64(line["records"])), 0, line["first"]
         while at < len(records):
             ends = at + 4 + records[at + 2] + records[at + 3]
             self._add(number, records[at:ends], numbers, begins)
@@ -197,21 +184,21 @@ class _Reader:
     def _add(
         self,
         number: int,
-        record: Sequence[Any],
+        record: Sequence[int],
         numbers: memoryview,
         begins: dict[int, int],
     ) -> None:
         step, head, count, _ = record[:4]
         read, given = record[4 : 4 + count], record[4 + count :]
-        writers = [[by] if isinstance(by, int) else by for by in read[::3]]
+        writers = [[by] if by >= 0 else self.shared[-1 - by] for by in read[::3]]
         op, phase, module, file, line, is_random, tf32 = self.shared[head]
         outputs = []
         for kind in given:
-            shape, dtype, device, count, weighed, lot = self.shared[kind]
+            shape, dtype, device, count, lot = self.shared[kind]
             begin = begins.get(lot, 0)
             begins[lot] = end = begin + 8 * count
             facts = (tuple(shape), dtype, device)
-            outputs.append(_digest(facts, numbers[begin:end], is_weighed=weighed))
+            outputs.append(_digest(facts, numbers[begin:end]))
         # What is made like a tensor takes its shape alone.
         inputs = [] if op.endswith("_like") else [tuple(map(self._writer, w)) for w in writers]
         kinds = [self.shared[kind] for kind in read[1::3]]
@@ -238,7 +225,6 @@ class _Reader:
                 is_random,
                 tf32,
                 element,
-                number,
                 self._occurrence(step, op),
             )
             self.operations.append(operation)
@@ -266,9 +252,7 @@ def _of_element(read: list[_Read], element: int, count: int) -> list[_Read]:
     return read[element:whole:count] + read[whole:]
 
 
-def _digest(
-    facts: tuple[tuple[int, ...], str, str], numbers: memoryview, *, is_weighed: bool
-) -> Digest:
+def _digest(facts: tuple[tuple[int, ...], str, str], numbers: memoryview) -> Digest:
     shape, dtype, _ = facts
     values = tuple(array("d", numbers.tobytes()))
     if not values:
@@ -283,10 +267,8 @@ def _digest(
         total = math.fsum(values) if math.isfinite(low + high) else math.nan
         return Digest(*facts, values, norm, total, low, high)
     norm, total, low, high = values[:_STATISTICS]
-    samples, beyond = values[_STATISTICS:_HASH], numbers[8 * _HASH :]
-    of_bits = int.from_bytes(beyond, "little") if beyond else None
-    weighed = values[_HASH] if beyond and is_weighed else None
-    return Digest(*facts, samples, norm, total, low, high, of_bits, weighed)
+    weighed = values[_WEIGHED] if len(values) > _WEIGHED else None
+    return Digest(*facts, values[_STATISTICS:_WEIGHED], norm, total, low, high, weighed)
 
 
 def plain(value: float | bool) -> float | bool | str:

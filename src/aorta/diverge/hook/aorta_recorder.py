@@ -2,9 +2,9 @@
 user's code.
 
 It is loaded by file, where nothing of Aorta need be installed: the standard library here, torch
-beside it once the user has imported it. Records go to `stream-<pid>-<part>.jsonl`, one line of JSON
-for some hundred of them: what they share (places, shapes) stands in it once, the first time it
-occurs in a file, and is a number from then on.
+beside it once the user has imported it. Records go to `stream-<pid>.jsonl`, one line of JSON for
+some hundred of them: what they share (places, shapes) stands in it once, the first time it occurs,
+and is a number from then on.
 """
 
 import atexit
@@ -12,6 +12,7 @@ import importlib
 import json
 import math
 import os
+import random
 import sys
 import sysconfig
 from array import array
@@ -19,15 +20,14 @@ from binascii import b2a_base64
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, ClassVar, TextIO
 
 SAMPLES = 16
 # Samples further apart than that are moved by one each: else those of a matrix are of one column.
 ONE_COLUMN = 4
 SMALL = 32  # elements: such a tensor is written down whole
-_PENDING = 256  # records between two fetches from the device
+_PENDING = 512  # records between two fetches from the device
 _HELD_BYTES = 512 * 2**20  # of copies, as the doubles they become, that wait for a fetch
-_SEGMENT = 50_000  # records in a file of the ring
 Place = tuple[str, str, str, int]  # phase, module, file, line
 Widths = list[tuple[int, int]]  # of each lot in a batch: its number, how many doubles are in it
 Written = int | list[int]  # by which record, or by which in parts
@@ -42,18 +42,16 @@ class RecorderSettings:
     first_step: int = 0
     last_step: int | None = None
     most: int = 1_000_000  # records
-    # over that: the oldest go (what leads to a NaN is at the end), instead of recording no more
-    ring: bool = False
     parameters: bool = False
     dtype: str | None = None
     device: str | None = None
     same_random: bool = False  # draw on the CPU, so that two devices draw alike
-    # The name and the record of the operation whose inputs and outputs are saved whole.
-    keep: dict[str, Any] | None = None
 
 
 class Recorder:
     """The stream of one process."""
+
+    current: "ClassVar[Recorder | None]" = None  # of this process, if it is recorded
 
     def __init__(self, settings: RecorderSettings) -> None:
         self.settings = settings
@@ -61,7 +59,6 @@ class Recorder:
         self.paused = False  # what the recorder itself computes is nobody's operation
         # Not as the program says: on another device, in another precision, drawn alike.
         self.runs_otherwise = bool(settings.device or settings.dtype or settings.same_random)
-        self._most = math.inf if settings.ring else settings.most
         self._notes: set[str] = set()
         self.count = 0
         self._truncated = False
@@ -69,17 +66,17 @@ class Recorder:
         self.held_bytes = 0  # of copies that wait for the next flush
         self._numbers: dict[Hashable, int] = {}
         self._defined: list[object] = []
-        self._defined_in_file = 0
+        self._defined_before = 0  # that are in the file
         self.digests: Any = None  # of tensors, where torch is
         self._own = array("d")  # numbers of values that are no tensors
         # Of each record: step, head, how many numbers of what it read, how many results; then the
-        # writer, kind and offset of each tensor that it read, and the kind of each result.
-        self._pending: list[Written] = []
+        # writer, kind and offset of each tensor that it read, and the kind of each result. Several
+        # writers are a list that is shared, -1 the first of those.
+        self._pending: list[int] = []
         self._first = 0  # of the records that are pending
-        self._fetching: Callable[[], None] | None = None
+        # What is to be written: the line, its numbers of no tensor, what gives the others.
+        self._summed_up: tuple[dict[str, Any], bytes, Callable[[], bytes]] | None = None
         self._file: TextIO | None = None
-        self._segments: list[Path] = []
-        self._in_segment = 0
 
     def note(self, words: str) -> None:
         self._notes.add(words)
@@ -104,7 +101,7 @@ class Recorder:
         number = self._numbers.get(key)
         return number if number is not None else self.number_of(key, (op, *place, is_random, tf32))
 
-    def emit(self, head: int, read: Sequence[Written], given: Sequence[int]) -> int:
+    def emit(self, head: int, read: Sequence[int], given: Sequence[int]) -> int:
         """One more record; its number. `read`: three numbers for each tensor, its writer, its kind
         and where in its memory it begins; `given`: the kinds of the results.
         """
@@ -115,104 +112,74 @@ class Recorder:
         self.count += 1
         if self.count - self._first >= _PENDING or self.held_bytes > _HELD_BYTES:
             self.flush()
-            if self.count >= self._most:
+            if self.count >= self.settings.most:
                 self._truncated, self.is_on = True, False
+                self.note(f"recorded up to step {self.step}; --steps A:B records later ones")
         return self.count - 1
 
     def emit_numbers(self, head: int, numbers: Sequence[float], size: int) -> None:
         """One more record, of a value that is no tensor."""
-        kind = ([size], "float64", "cpu", len(numbers), False, -1)
+        kind = ([size], "float64", "cpu", len(numbers), -1)
         self._own.extend(numbers)
         self.emit(head, (), [self.number_of(("numbers", size), kind)])
 
     def flush(self) -> None:
-        """Sum up what waits, and write what the device has summed up since the last flush."""
-        own, self._own = self._own, array("d")
-        first, count = self._first, self.count - self._first
-        line = {"first": first, "records": self._pending}
-        self._pending, self._first, self.held_bytes = [], self.count, 0
-        self._write_fetched()
-        if not count:
+        """Sum up what waits. What a GPU sums up is fetched and written at the next flush."""
+        self._write_summed_up()
+        if self.count == self._first:
             return
-        widths: Widths = [(-1, len(own))]
-        fetch: Callable[[], bytes] | None = None
-        waits = False
+        launched: tuple[Widths, bool, Callable[[], bytes]] = ([], False, bytes)
         if self.digests is not None:
-            more, waits, fetch = self.digests.launch()
-            widths += more
-
-        def write() -> None:
-            # Doubles in base64: to spell them out takes longer than everything else does.
-            numbers = b2a_base64(own.tobytes() + (fetch() if fetch else b""), newline=False)
-            self._write({**line, "widths": widths, "numbers": numbers.decode()}, count)
-
-        self._fetching = write
+            launched = self.digests.launch()
+        widths, waits, fetch = launched
+        line = {
+            "rank": rank(),
+            "first": self._first,
+            "records": _base64(array("q", self._pending).tobytes()),
+            "widths": [(-1, len(self._own)), *widths],
+        }
+        self._summed_up = (line, self._own.tobytes(), fetch)
+        self._pending, self._first, self.held_bytes = [], self.count, 0
+        self._own = array("d")
         if not waits:
-            self._write_fetched()
+            self._write_summed_up()
 
-    def _write_fetched(self) -> None:
-        write, self._fetching = self._fetching, None
-        if write is not None:
-            write()
+    def _write_summed_up(self) -> None:
+        if self._summed_up is None:
+            return
+        (line, own, fetch), self._summed_up = self._summed_up, None
+        new = self._defined[self._defined_before :]
+        self._defined_before = len(self._defined)
+        self._write({**line, "new": new, "numbers": _base64(own + fetch())})
 
-    def _write(self, line: dict[str, Any], count: int) -> None:
-        file = self._stream()
-        line["new"] = self._defined[self._defined_in_file :]
-        self._defined_in_file = len(self._defined)
-        file.write(json.dumps(line, separators=(",", ":")) + "\n")
-        file.flush()
-        self._in_segment += count
-
-    def _stream(self) -> TextIO:
-        if self._file is not None and self.settings.ring and self._in_segment >= _SEGMENT:
-            self._file.close()
-            self._file = None
-            while len(self._segments) * _SEGMENT > self.settings.most:
-                self._segments.pop(0).unlink(missing_ok=True)
+    def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
-            part = f"{self.count // _SEGMENT:06d}"
-            path = Path(self.settings.out) / f"stream-{os.getpid()}-{part}.jsonl"
+            path = Path(self.settings.out) / f"stream-{os.getpid()}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("w", encoding="utf-8")
-            self._file.write(json.dumps({"begin": True, "rank": rank()}) + "\n")
-            self._segments.append(path)
-            self._in_segment = self._defined_in_file = 0
-        return self._file
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._file.flush()
 
     def close(self) -> None:
         if not self.count:
             return
         self.paused = True
         self.flush()
-        self._write_fetched()
-        end = {
-            "end": True,
-            "rank": rank(),
-            "truncated": self._truncated,
-            "notes": sorted(self._notes),
-        }
-        file = self._stream()
-        file.write(json.dumps(end) + "\n")
-        file.close()
+        self._write_summed_up()
+        self._write({"end": True, "truncated": self._truncated, "notes": sorted(self._notes)})
 
 
-_current: Recorder | None = None
-
-
-def current() -> Recorder | None:
-    """The recorder of this process, if it is recorded."""
-    return _current
+def _base64(numbers: bytes) -> str:
+    """To spell them out takes longer than everything else does."""
+    return b2a_base64(numbers, newline=False).decode()
 
 
 def begin(settings: RecorderSettings) -> Recorder:
     """From here on this process is recorded."""
-    global _current  # noqa: PLW0603 - one recorder a process, like the interpreter it watches
-    import random
-
     random.seed(settings.seed)
-    _current = Recorder(settings)
-    atexit.register(_current.close)
-    return _current
+    recorder = Recorder.current = Recorder(settings)
+    atexit.register(recorder.close)
+    return recorder
 
 
 def begin_from_environment() -> None:
@@ -223,10 +190,9 @@ def begin_from_environment() -> None:
 
 def _forget() -> None:
     """A forked child (a data loader's worker) is not the program that is compared."""
-    global _current  # noqa: PLW0603
-    if _current is not None:
-        atexit.unregister(_current.close)
-    _current = None
+    if Recorder.current is not None:
+        atexit.unregister(Recorder.current.close)
+    Recorder.current = None
 
 
 def rank() -> int | None:
@@ -242,7 +208,7 @@ def rank() -> int | None:
 
 def record_value(name: str, value: Any) -> None:
     """A value of the user's own, by `aorta.diverge.record`."""
-    recorder = current()
+    recorder = Recorder.current
     if recorder is None or not recorder.is_on:
         return
     head = recorder.head(f"record::{name}", ("f", "", *_users_line()))

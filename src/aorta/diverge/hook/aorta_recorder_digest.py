@@ -1,8 +1,8 @@
 """Results in a few numbers: copied when they come about, summed up on their device many at a time,
 fetched without waiting.
 
-A small tensor is written down whole. Of any other: norm, sum, extrema, sixteen samples, and a sum
-in which every place weighs something else, or the sum of all bits.
+A small tensor is written down whole. Of any other: norm, sum, extrema, sixteen samples, and of all
+but the largest a sum in which every place weighs something else.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ else:  # the directory of this file is on the path, and Aorta may not be install
     from aorta_recorder import ONE_COLUMN, SAMPLES, SMALL, Recorder, Widths
 
 torch: Any = sys.modules.get("torch")  # whole before this is loaded
-_NUMBERS = 4 + SAMPLES + 1
+_NUMBERS = 4 + SAMPLES
 _LARGE = {"cpu": 1 << 13}  # elements from which computing takes longer than launching does
 _LARGE_ELSEWHERE = 1 << 22
 _ROW = 256  # elements that are summed up before the sums are
@@ -31,25 +31,18 @@ class _Lot:
     def __init__(self, number: int, device: Any, sum_up: Callable[..., Any]) -> None:
         self.number, self.device, self._sum_up = number, device, sum_up
         self._is_large = sum_up is _of_large
-        self._stream: Callable[[int], int] | None = None
-        if device.type == "cuda":
-            self._stream = torch._C._cuda_getCurrentRawStream
-        self._copies: list[Any] = []
-        self._kinds: list[TensorKind] = []
-        self.streams: set[int] = set()  # of a GPU, on which results came about
+        self.copies: list[Any] = []
+        self.kinds: list[TensorKind] = []
 
     def add(self, tensor: Any, kind: "TensorKind") -> None:
         """A copy: the program may write over it before it is fetched."""
+        self.kinds.append(kind)
         if kind.convert is not None:
             tensor = kind.convert(tensor)
         if self._is_large:
-            self._copies.append(_statistics(tensor))
+            self.copies.append(_statistics(tensor))
         else:
-            copy = tensor.clone() if tensor.is_contiguous() else tensor.contiguous()
-            self._copies.append(copy)
-        self._kinds.append(kind)
-        if self._stream is not None:
-            self.streams.add(self._stream(self.device.index))
+            self.copies.append(tensor.clone() if tensor.is_contiguous() else tensor.contiguous())
 
     def add_all(self, tensors: Sequence[Any], kinds: "Sequence[TensorKind]") -> None:
         """With one launch, where they may be copied as they are."""
@@ -57,20 +50,12 @@ class _Lot:
             for tensor, kind in zip(tensors, kinds, strict=True):
                 self.add(tensor, kind)
             return
-        self._copies.append(torch._C._nn.flatten_dense_tensors(tensors))
-        self._kinds += kinds
-        if self._stream is not None:
-            self.streams.add(self._stream(self.device.index))
-
-    def width(self) -> int:
-        """How many numbers its results are."""
-        return sum(kind.count for kind in self._kinds)
+        self.copies.append(torch._C._nn.flatten_dense_tensors(tensors))
+        self.kinds += kinds
 
     def summed_up(self) -> Any:
         """All numbers of all its results, one behind the other, as doubles on the device."""
-        copies, kinds = self._copies, self._kinds
-        self._copies, self._kinds, self.streams = [], [], set()
-        return self._sum_up(copies, [kind.size for kind in kinds])
+        return self._sum_up(self.copies, [kind.size for kind in self.kinds])
 
 
 def _doubles(copies: list[Any]) -> Any:
@@ -106,9 +91,7 @@ def _of_even(copies: list[Any], sizes: list[int]) -> Any:
 
 def _lengths(sizes: list[int], device: Any) -> Any:
     """On the device, without waiting for what it computes."""
-    if device.type != "cuda":
-        return torch.tensor(sizes, device=device)
-    return torch.tensor(sizes, pin_memory=True, device="cpu").to(device, non_blocking=True)
+    return torch.tensor(sizes, device="cpu").to(device, non_blocking=True)
 
 
 def _weights(starts: Any, lengths: Any, size: int) -> Any:
@@ -144,29 +127,14 @@ def _statistics(tensor: Any) -> tuple[Any, ...]:
     low, high = torch.aminmax(flat)
     sums = [torch.linalg.vector_norm(flat, dtype=torch.float64), flat.sum(dtype=torch.float64)]
     samples = [low.view(1), high.view(1), flat[: stride * SAMPLES : stride].clone()]
-    return sums, samples, _sum_of_bits(flat)
-
-
-def _sum_of_bits(flat: Any) -> Any:
-    """As whole numbers of eight bytes where it can be read so, else of the size of an element: a
-    fifth of the time of torch's own hash, and as blind for the order.
-    """
-    width = flat.element_size()
-    if flat.numel() * width % 8:
-        return flat.view(getattr(torch, f"int{8 * width}")).sum()
-    # The same numbers have the same sum wherever in their memory they begin.
-    begins_even = flat.storage_offset() * width % 8 == 0
-    return (flat if begins_even else flat.clone()).view(torch.int64).sum()
+    return sums, samples
 
 
 def _of_large(copies: list[Any], _sizes: list[int]) -> Any:
     count = len(copies)
-    sums = torch.stack([one for sums, _, _ in copies for one in sums]).view(count, 2)
-    samples = torch.cat([one for _, samples, _ in copies for one in samples])
-    columns = [sums, samples.to(torch.float64).view(count, 2 + SAMPLES)]
-    bits = torch.stack([of_bits for _, _, of_bits in copies])
-    columns.append(bits.view(torch.float64).view(count, 1))  # as they are, whatever they mean
-    return torch.cat(columns, 1).reshape(-1)
+    sums = torch.stack([one for sums, _ in copies for one in sums]).view(count, 2)
+    samples = torch.cat([one for _, samples in copies for one in samples])
+    return torch.cat([sums, samples.to(torch.float64).view(count, 2 + SAMPLES)], 1).reshape(-1)
 
 
 class TensorKind:
@@ -178,16 +146,16 @@ class TensorKind:
         dtype, device = tensor.dtype, tensor.device
         name = str(dtype).removeprefix("torch.")
         self.size = size = tensor.numel() * (2 if dtype.is_complex else 1)
-        self.bytes = 8 * size  # as the doubles they become
+        self.bytes = 8 * size  # of a copy, as the doubles they become
         sum_up: Any = None
-        self.count = _NUMBERS
+        self.count = _NUMBERS + 1
         is_plain = tensor.layout is torch.strided and not tensor.is_meta
         if size == 0 or not is_plain or name.startswith("q"):  # quantized
             self.count = 0
         elif size <= SMALL:
             sum_up, self.count = _of_small, size
         elif size >= _LARGE.get(device.type, _LARGE_ELSEWHERE):
-            sum_up = _of_large
+            sum_up, self.count, self.bytes = _of_large, _NUMBERS, 0
         elif size % _ROW == 0 and size >= _ROW * _ROWS:
             sum_up = _of_even
         else:
@@ -201,13 +169,13 @@ class TensorKind:
             self.convert = torch.Tensor.float  # little is computed in eight bits
         elif dtype.is_complex:
             self.convert = lambda one: torch.view_as_real(one.detach().resolve_conj())
-        weighed = sum_up in (_of_even, _of_ragged)
         lot = None if self.lot is None else self.lot.number
-        facts = [list(tensor.shape), name, device.type, self.count, weighed, lot]
+        facts = [list(tensor.shape), name, device.type, self.count, lot]
         self.number = recorder.number_of(("kind", *map(str, facts)), facts)
 
 
-_Plan = list[tuple[_Lot, list[int], list[TensorKind]]]  # lot, which results, their kinds
+# Which of an operation's results go into which lot, and how many bytes they hold there.
+_Plan = list[tuple[_Lot, list[int], list[TensorKind], int]]
 
 
 class Digests:
@@ -244,51 +212,40 @@ class Digests:
         plan = self._plans.get(numbers)
         if plan is None:
             plan = self._plans[numbers] = self._plan(numbers)
-        for lot, places, kinds in plan:
+        for lot, places, kinds, held_bytes in plan:
             lot.add_all([tensors[place] for place in places], kinds)
-            self._recorder.held_bytes += sum([kind.bytes for kind in kinds])
+            self._recorder.held_bytes += held_bytes
         return numbers
 
     def _plan(self, numbers: Sequence[int]) -> _Plan:
-        """Which of an operation's results go into which lot."""
         kinds = [self._by_number[number] for number in numbers]
         places: dict[_Lot, list[int]] = {}
         for place, kind in enumerate(kinds):
             if kind.lot is not None:
                 places.setdefault(kind.lot, []).append(place)
-        return [(lot, own, [kinds[place] for place in own]) for lot, own in places.items()]
+        return [
+            (lot, own, [kinds[place] for place in own], sum(kinds[place].bytes for place in own))
+            for lot, own in places.items()
+        ]
 
     def launch(self) -> tuple[Widths, bool, Callable[[], bytes]]:
-        """Summed up and on its way: which numbers will be there, whether there is something to wait
-        for, and what waits for it and gives them.
+        """Summed up and on its way: which numbers will be there, whether a GPU sums them up, and
+        what waits for that and gives them.
         """
-        lots: dict[Any, list[_Lot]] = {}
-        for lot in self._lots.values():
-            if lot.width():
-                lots.setdefault(lot.device, []).append(lot)
-        widths = [(lot.number, lot.width()) for alike in lots.values() for lot in alike]
-        fetches = [self._fetch(device, alike) for device, alike in lots.items()]
-        waits = any(device.type == "cuda" for device in lots)
-        return widths, waits, lambda: b"".join([arrived() for arrived in fetches])
+        lots = [lot for lot in self._lots.values() if lot.kinds]
+        on_gpu = {lot.device for lot in lots if lot.device.type == "cuda"}
+        for device in on_gpu:
+            torch.cuda.synchronize(device)  # copies may have been made in any stream
+        widths = [(lot.number, sum([kind.count for kind in lot.kinds])) for lot in lots]
+        # The copies stay until they are summed up: another stream would be given their memory.
+        summed_up = [(lot.summed_up(), lot.copies) for lot in lots]
+        for lot in lots:
+            lot.copies, lot.kinds = [], []
+        return widths, bool(on_gpu), lambda: b"".join([_bytes(one) for one, _ in summed_up])
 
-    def _fetch(self, device: Any, lots: list[_Lot]) -> Callable[[], bytes]:
-        event: Any = None
-        if device.type == "cuda":
-            here = torch._C._cuda_getCurrentRawStream(device.index)
-            if any(lot.streams != {here} for lot in lots):
-                torch.cuda.synchronize(device)  # what another stream copied must be there
-            else:
-                event = torch.cuda.Event()
-        numbers = torch.cat([lot.summed_up() for lot in lots])
-        if event is None:
-            numbers = numbers.cpu()
-        else:
-            numbers = numbers.to("cpu", non_blocking=True)
-            event.record(torch.cuda.current_stream(device))
 
-        def arrived() -> bytes:
-            if event is not None:
-                event.synchronize()
-            return ctypes.string_at(numbers.data_ptr(), 8 * numbers.numel())
-
-        return arrived
+def _bytes(numbers: Any) -> bytes:
+    if numbers.is_cuda:
+        torch.cuda.synchronize(numbers.device)  # in whatever stream it was computed
+    fetched = numbers.cpu()
+    return ctypes.string_at(fetched.data_ptr(), 8 * fetched.numel())

@@ -112,7 +112,6 @@ class OperationSignature:
     def __init__(self, func: Any) -> None:
         schema = func._schema
         self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
-        self.overload = str(func)
         # What its own `__call__` calls, for the same arguments.
         call = func._op if type(func) is torch._ops.OpOverload else func
         self.name: str = schema.name

@@ -7,50 +7,34 @@ operation, a shape or a line is found out once.
 """
 
 import gc
-import json
-import math
+import importlib
 import sys
-import warnings
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from aorta.diverge.hook.aorta_recorder import (
-        Place,
-        Recorder,
-        Written,
-        current,
-        is_users,
-        rank,
-    )
+    from aorta.diverge.hook.aorta_recorder import Place, Recorder, Written, is_users
     from aorta.diverge.hook.aorta_recorder_digest import Digests
-    from aorta.diverge.hook.aorta_recorder_operation import (
-        Memory,
-        OperationSignature,
-        OtherSide,
-        mapped,
-    )
+    from aorta.diverge.hook.aorta_recorder_operation import Memory, OperationSignature, OtherSide
 else:  # the directory of this file is on the path, and Aorta may not be installed
-    from aorta_recorder import Place, Recorder, Written, current, is_users, rank
+    from aorta_recorder import Place, Recorder, Written, is_users
     from aorta_recorder_digest import Digests
-    from aorta_recorder_operation import Memory, OperationSignature, OtherSide, mapped
+    from aorta_recorder_operation import Memory, OperationSignature, OtherSide
 
-torch: Any = sys.modules.get("torch")  # whole before this is loaded
-_MOST_KEPT_BYTES = 64 * 2**20
+torch: Any = sys.modules["torch"]  # whole before this is loaded
 _MOST_VIEWS = 16  # one behind the other
-_OWN_FRAMES = 4  # from what the dispatcher calls to where places are found out
+_OWN_FRAMES = 3  # from what the dispatcher calls to where places are found out
 
 
 def start() -> None:
     """Called once torch is whole."""
-    recorder = current()
+    recorder = Recorder.current
     if recorder is None:
         return
     torch.manual_seed(recorder.settings.seed)
-    _mode(_Places()).__enter__()
+    RecordingMode().__enter__()
     _say_when_compiled()
 
 
@@ -58,9 +42,8 @@ def _say_when_compiled() -> None:
     compile_ = torch.compile
 
     def noted(*args: Any, **kwargs: Any) -> Any:
-        recorder = current()
-        if recorder is not None:
-            recorder.note("torch.compile was asked for; this was recorded in eager mode")
+        if Recorder.current is not None:
+            Recorder.current.note("torch.compile was asked for; this was recorded in eager mode")
         return compile_(*args, **kwargs)
 
     torch.compile = noted
@@ -86,18 +69,24 @@ def digests_of(recorder: Recorder) -> Digests:
     return digests
 
 
+class _ModuleCall(NamedTuple):
+    """A module that is being called."""
+
+    name: str
+    names: dict[int, str]  # of all modules of its root
+    frame: int  # of the call, as `id` has it
+    line: tuple[str, int]  # the user's, above it
+
+
 class _Places:
     """Where in the program an operation stands: module, phase, step; by torch's global hooks."""
 
     def __init__(self) -> None:
-        self.stack: list[str] = []
         self.phase = "f"
-        self._roots: dict[int, tuple[Any, dict[int, str]]] = {}
-        self._names: list[dict[int, str]] = []
-        # Of each module that is being called: the frame of the call, and the user's line above it.
-        self._calls_of: list[tuple[int, tuple[str, int]]] = []
+        self._calls: list[_ModuleCall] = []
         self._call_code = torch.nn.Module._call_impl.__code__
-        self.parameters: dict[int, str] = {}
+        self._roots: dict[int, tuple[Any, dict[int, str]]] = {}
+        self._parameters: dict[int, str] = {}
         self._of_node: dict[int, Place] = {}  # by the number of a node: what its backward is of
         self._ours = (str(Path(torch.__file__).parent),)
         self._users: dict[str, bool] = {}  # whether the lines of a file are the user's
@@ -108,32 +97,25 @@ class _Places:
         self._own_function = torch.autograd.function.BackwardCFunction
         self._node_number = torch.autograd._get_sequence_nr
         modules = torch.nn.modules.module
+        optimizers = importlib.import_module("torch.optim.optimizer")
         modules.register_module_forward_pre_hook(self._enter)
         modules.register_module_forward_hook(self._leave, always_call=True)
-        from torch.optim.optimizer import (
-            register_optimizer_step_post_hook,
-            register_optimizer_step_pre_hook,
-        )
-
-        register_optimizer_step_pre_hook(self._before_step)
-        register_optimizer_step_post_hook(self._after_step)
+        optimizers.register_optimizer_step_pre_hook(self._before_step)
+        optimizers.register_optimizer_step_post_hook(self._after_step)
 
     def _enter(self, module: Any, _args: Any) -> None:
-        if not self.stack or id(module) not in self._names[-1]:
-            self._names.append(self._names_of(module))
-        else:
-            self._names.append(self._names[-1])
-        self.stack.append(self._names[-1].get(id(module)) or type(module).__name__)
+        calls = self._calls
+        is_inside = calls and id(module) in calls[-1].names
+        names = calls[-1].names if is_inside else self._names_of(module)
         frame: Any = sys._getframe(1)
         while frame is not None and frame.f_code is not self._call_code:
             frame = frame.f_back
-        self._calls_of.append((id(frame), self._line(frame and frame.f_back)))
+        name = names.get(id(module)) or type(module).__name__
+        calls.append(_ModuleCall(name, names, id(frame), self._line(frame and frame.f_back)))
 
     def _leave(self, _module: Any, _args: Any, _output: Any) -> None:
-        if self.stack:
-            self.stack.pop()
-            self._names.pop()
-            self._calls_of.pop()
+        if self._calls:
+            self._calls.pop()
 
     def _names_of(self, root: Any) -> dict[int, str]:
         known = self._roots.get(id(root))
@@ -141,20 +123,21 @@ class _Places:
             return known[1]
         names = {id(module): name for name, module in root.named_modules()}
         self._roots[id(root)] = (weakref.ref(root), names)
-        self.parameters.update({id(value): name for name, value in root.named_parameters()})
+        self._parameters.update({id(value): name for name, value in root.named_parameters()})
         return names
 
     def of_call(self) -> Place:
         """Of the operation that is called now. Backward stands where its forward one stood."""
         if self._graph_task() != -1:
-            known = self._of_backward()
-            return known or ("b", "", *self._line(sys._getframe(_OWN_FRAMES)))
-        module = self.stack[-1] if self.stack else ""
+            return self._of_backward() or ("b", "", *self._line(sys._getframe(_OWN_FRAMES)))
+        module = self._calls[-1].name if self._calls else ""
         file, line = self._line(sys._getframe(_OWN_FRAMES))
         if self._is_graded():
             # The first since its node came about is the one: another that follows may have no node
             # of its own.
-            self._of_node.setdefault(self._node_number() - 1, ("b", module, file, line))
+            number = self._node_number() - 1
+            if number not in self._of_node:
+                self._of_node[number] = ("b", module, file, line)
         return (self.phase, module, file, line)
 
     def _of_backward(self) -> Place | None:
@@ -167,15 +150,17 @@ class _Places:
         number, known = node._sequence_nr(), self._of_node
         found = known.get(number)
         if found is None and not isinstance(node, self._own_function):
-            later = (known.get(n) for n in range(number + 1, number + _MOST_VIEWS))
-            found = next(filter(None, later), None)
+            for later in range(number + 1, number + _MOST_VIEWS):
+                if later in known:
+                    found = known[number] = known[later]
+                    break
         return found
 
     def _line(self, frame: Any) -> tuple[str, int]:
         """The user's innermost line from there on: what a module computes stands where the module
         was called, which was found out then.
         """
-        calls, call_code, users = self._calls_of, self._call_code, self._users
+        users, call_code = self._users, self._call_code
         while frame is not None:
             code = frame.f_code
             file = code.co_filename
@@ -184,8 +169,8 @@ class _Places:
                 is_users_own = users[file] = is_users(file, self._ours)
             if is_users_own:
                 return file, frame.f_lineno
-            if code is call_code and calls and calls[-1][0] == id(frame):
-                return calls[-1][1]
+            if code is call_code and self._calls and self._calls[-1].frame == id(frame):
+                return self._calls[-1].line
             frame = frame.f_back
         return "", 0
 
@@ -196,7 +181,7 @@ class _Places:
     def _after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         self.phase = "f"
         self._record_parameters(optimizer, "param")
-        recorder = current()
+        recorder = Recorder.current
         if recorder is not None:
             recorder.next_step()
             if recorder.step == 1:
@@ -207,7 +192,7 @@ class _Places:
 
     def _record_parameters(self, optimizer: Any, what: str) -> None:
         """Every rank's own copy, as it stands around a step: what all ranks should have alike."""
-        recorder = current()
+        recorder = Recorder.current
         if recorder is None or not recorder.settings.parameters or not recorder.is_on:
             return
         for group, held in enumerate(optimizer.param_groups):
@@ -215,55 +200,34 @@ class _Places:
                 value = parameter if what == "param" else parameter.grad
                 if value is None or hasattr(value, "_local_tensor"):
                     continue  # a shard differs between ranks by design
-                name = self.parameters.get(id(parameter), f"group{group}.{place}")
+                name = self._parameters.get(id(parameter), f"group{group}.{place}")
                 head = recorder.head(f"{what}::{name}", ("o", name, "", 0))
                 emit(recorder, head, value)
 
 
-def _mode(places: _Places) -> Any:
-    """The class is made here, because its base is torch's."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    run = _Calls(places).run
-    base: Any = TorchDispatchMode
-
-    class RecordingMode(base):  # type: ignore[misc]
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            """Nothing is compiled here; torch would load its compiler, 1.7 s, to say so."""
-            return False
-
-        def __torch_dispatch__(
-            self, func: Any, _types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            return run(func, args, kwargs or {})
-
-    return RecordingMode()
-
-
-class _Calls:
+class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
     """The dispatcher's calls, on their way into the stream."""
 
-    def __init__(self, places: _Places) -> None:
-        self._places, self._memory = places, Memory()
+    def __init__(self) -> None:
+        super().__init__()
+        self._places, self._memory = _Places(), Memory()
         self._signatures: dict[int, OperationSignature] = {}
-        with warnings.catch_warnings():
-            # Some releases say, once, that there is a newer way to ask.
-            warnings.simplefilter("ignore")
-            with suppress(RuntimeError):
-                _ = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
-    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here; torch would load its compiler, 1.7 s, to say so."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Views and what is not to be recorded run as they are."""
-        recorder = current()
-        signature = self._signatures.get(id(func))
-        if signature is None:
-            # Torch keeps every operation as long as the process lives.
-            signature = self._signatures[id(func)] = OperationSignature(func)
-        if recorder is None or recorder.paused:
+        kwargs, recorder = kwargs or {}, Recorder.current
+        # Torch keeps every operation as long as the process lives.
+        signature = self._signatures.get(id(func)) or self._signature(func)
+        is_recorded = signature.computes
+        if recorder is None or recorder.paused or not (is_recorded or recorder.runs_otherwise):
             return signature.call(*args, **kwargs)
-        is_recorded = signature.computes and recorder.is_on
-        if is_recorded and torch.cuda._initialized and torch.cuda.is_current_stream_capturing():
+        is_recorded = is_recorded and recorder.is_on
+        if is_recorded and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
             is_recorded = False  # inside of one nothing has a value yet
         if not recorder.runs_otherwise:
@@ -279,6 +243,10 @@ class _Calls:
         other.remember(signature.outputs(out, args, kwargs))
         return out
 
+    def _signature(self, func: Any) -> OperationSignature:
+        signature = self._signatures[id(func)] = OperationSignature(func)
+        return signature
+
     def _recorded(
         self,
         recorder: Recorder,
@@ -292,9 +260,6 @@ class _Calls:
         read = self._read(recorder, digests, place, signature.inputs(args, kwargs))
         if signature.overwrites:
             self._emit_rest(recorder, digests, place, signature.overwritten(args, kwargs))
-        saved, keep = None, recorder.settings.keep
-        if keep is not None and keep == {"op": signature.name, "record": recorder.count}:
-            saved = _saved_before(recorder, signature, args, kwargs)
         out = call(*args, **kwargs)
         outputs = signature.outputs(out, args, kwargs)
         if signature.is_empty:
@@ -306,8 +271,6 @@ class _Calls:
             # What is written in place, and was not only written over, was read first.
             known = tuple(read[1 : 3 * len(outputs) : 3]) if signature.is_in_place else ()
             memory.written(outputs, recorder.emit(head, read, digests.take(outputs, known)))
-            if saved is not None:
-                _save(recorder, saved, outputs)
         return out
 
     def _read(
@@ -328,6 +291,8 @@ class _Calls:
                 written, offset, kind = None, 0, digests.kind(tensor)
             if written is None:
                 written = self._emit_unwritten(recorder, digests, place, tensor)
+            if type(written) is list:
+                written = -1 - recorder.number_of(tuple(written), written)
             read += (written, kind.number, offset)
         return read
 
@@ -357,64 +322,10 @@ class _Calls:
 
 def _allows_tf32(signature: OperationSignature) -> bool:
     """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
-    if not torch.cuda._initialized:
+    if not torch.cuda.is_initialized():
         return False
-    convolves, backends = signature.is_convolution, torch.backends
-    try:
-        if convolves:
-            return bool(torch._C._get_cudnn_allow_tf32())
-        return bool(torch._C._get_cublas_allow_tf32())
-    except RuntimeError:  # said in torch's newer way
+    backends, convolves = torch.backends, signature.is_convolution
+    if hasattr(backends.cudnn, "conv"):  # from torch 2.9 on
         newer = backends.cudnn.conv if convolves else backends.cuda.matmul
         return str(newer.fp32_precision) == "tf32"
-
-
-# -- the one operation that is kept ----------------------------------------------------------------
-
-
-def _saved_before(
-    recorder: Recorder, signature: OperationSignature, args: Any, kwargs: Any
-) -> dict[str, Any] | None:
-    """What it is called with, before it may write over it."""
-    tensors = signature.inputs(args, kwargs)
-    if sum(t.numel() * t.element_size() for t in tensors) > _MOST_KEPT_BYTES:
-        recorder.note("the inputs of the operation are too large to be kept")
-        return None
-    return {
-        "op": signature.overload,
-        "args": _detached(args),
-        "kwargs": _detached(kwargs),
-        "names": signature.arguments,
-    }
-
-
-def _save(recorder: Recorder, saved: dict[str, Any], outputs: list[Any]) -> None:
-    """The tensors for torch; the other arguments, by name, for everybody."""
-    saved["outputs"] = [_detached(tensor) for tensor in outputs]
-    path = Path(recorder.settings.out) / f"kept-{rank() or 0}.pt"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    named = {**dict(zip(saved.pop("names"), saved["args"], strict=False)), **saved["kwargs"]}
-    values = {name: _spelled(value) for name, value in named.items()}
-    plain = {name: value for name, value in values.items() if value is not None}
-    path.with_suffix(".json").write_text(json.dumps(plain), encoding="utf-8")
-    torch.save(saved, path)
-
-
-def _spelled(value: Any) -> Any:
-    """An argument as JSON has it; None for tensors and what holds them."""
-    if isinstance(value, (list, tuple)):
-        return found if None not in (found := [_spelled(item) for item in value]) else None
-    if isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return None if value is None or hasattr(value, "untyped_storage") else str(value)
-
-
-def _detached(value: Any) -> Any:
-    plain = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.layout)
-
-    def one(item: Any) -> Any:
-        if isinstance(item, torch.Tensor):
-            return getattr(item, "_local_tensor", item).detach().clone().cpu()
-        return item if isinstance(item, plain) else str(item)
-
-    return mapped(value, one)
+    return bool((backends.cudnn if convolves else backends.cuda.matmul).allow_tf32)
