@@ -306,6 +306,13 @@ def test_from_two_containers_to_the_commit_with_its_flags(
     [out] = tmp_path.glob("triage-*")
     result = json.loads((out / "result.json").read_text())
     assert result["culprits"][0]["bad"] == world.culprit
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["result"]["jax_bad"] == world.culprit
+    assert {"jax_good", "xla_ref", "container"} <= summary["result"].keys()
+    ran = summary["versions"]
+    assert {"container", "metrics", "output_directory", "result"} <= ran[0].keys()
+    assert {record["result"] for record in ran} == {"TestExecutionOutcome.TEST_YIELDED_RESULTS"}
+    assert all(Path(record["output_directory"]).is_dir() for record in ran)
     assert result["good"]["xla"] == result["bad"]["xla"] == world.xla[4]
     for link in ("first-known-bad", "last-known-good"):
         assert (out / link / "where").read_text() == "/opt/xla\n"

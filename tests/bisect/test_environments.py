@@ -494,3 +494,12 @@ def test_the_command_is_run_by_the_environments_own_python(
     test = ["venv/bin/python", *importing("culprit", condition="culprit.broken")[2:]]
     done = aorta("bisect", "--no-checks", *ends, *from_files(index), "--", *test, cwd=tmp_path)
     assert culprits(done) == [("culprit", "1.1", "1.2")]
+
+
+def test_two_sides_that_say_the_same_install_nothing(tmp_path: Path) -> None:
+    for name in ("good.txt", "bad.txt"):
+        frozen(tmp_path / name, {"no-such-package-anywhere": "1.0"})
+    done = bisect(tmp_path, None, "--", "true")
+    assert done.exit_code == 2
+    assert "nothing differs between the two environments" in done.stderr
+    assert "making both" not in done.stderr

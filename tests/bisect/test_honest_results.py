@@ -4,18 +4,25 @@ import json
 import marshal
 import math
 import random
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from aorta.bisect.findings import Findings, without_contradictions
+from aorta.bisect.report import write_answer
 from aorta.bisect.request import run_bisection
-from aorta.bisect.run import ResolvedRequest
+from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import BisectSpec, PackageSpec
 from aorta.core.trial import TrialSpec
-from support.aorta_cli import Finished, aorta
+from aorta.executors.local import LocalExecutor
+from support.aorta_cli import Finished, aorta, start_aorta
 from support.git_repositories import Repository, contained, drawn_dates, drawn_parents, numbered
+from support.processes import wait_for_file
 from support.simulated import SimulatedExecutor
+from support.waiting import patience
 
 
 def bisect(repository: Repository, out: Path, *words: str | Path) -> Finished:
@@ -93,6 +100,11 @@ def test_what_stays_of_a_request_holds_no_token(tmp_path: Path) -> None:
     assert not [path for path in kept if b"hunter2secret" in path.read_bytes()]
     again = aorta("bisect", "--json", "--resume", tmp_path / "out", cwd=repository.path)
     assert again.json()["status"] == "found", again.stderr
+    spec.write_text("packages: []\n")
+    refused = bisect(repository, tmp_path / "two", "--spec", spec, *test)
+    assert refused.exit_code == 2
+    assert "packages" in refused.stderr
+    assert "empty" in refused.stderr
 
 
 COMMITS = 30
@@ -159,3 +171,38 @@ def test_whatever_the_history_its_dates_and_its_tests_the_result_agrees_with_the
         named = [one["commit"] for one in found["culprits"]]
         assert named == ([shas[states.culprit]] if is_there else [])
         assert found["tests"] <= (2 + math.ceil(math.log2(changes)) + 8 if is_there else 24)
+
+
+def test_a_result_that_contradicts_its_trials_is_no_answer(tmp_path: Path) -> None:
+    seen = {"good": {"failed": 0, "of": 3}, "bad": {"failed": 0, "of": 0}}
+    culprit = {"package": "p", "good": "1", "bad": "2"}
+    said = Findings("found", [culprit], 0.954, good={"p": "1"}, bad={"p": "2"}, seen=seen)
+    mended = without_contradictions(said, [])
+    assert (mended.status, mended.culprits, mended.confidence) == ("inconsistent", (), None)
+    assert mended.exit_code == 3
+    assert "no trial of the bad side failed" in mended.warnings
+    fine = Findings("did_not_reproduce", exit_code=3)
+    assert without_contradictions(fine, []) is fine
+    spec = BisectSpec(command=("true",))
+    with BisectRun(ResolvedRequest(spec, tmp_path, tmp_path / "out", LocalExecutor)) as run:
+        write_answer(run, said, {})
+    written = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert written["status"] == "inconsistent"
+    assert "no trial of the bad side failed" in written["warnings"]
+
+
+def test_a_second_interrupt_still_leaves_the_result_and_how_to_go_on(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 8)
+    # A test that does not let itself be stopped at once: time for a second Ctrl-C.
+    script = f"trap 'sleep 1' TERM INT; touch {tmp_path}/going; sleep 300 & wait; sleep 1"
+    words = ("--json", "--good", shas[0], "--output-prefix", tmp_path / "out")
+    running = start_aorta("bisect", *words, "--", "sh", "-c", script, cwd=repository.path)
+    wait_for_file(tmp_path / "going")
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=patience())
+    assert running.returncode == 130, err
+    assert json.loads(out)["status"] == "partial"
+    assert (tmp_path / "out" / "result.json").exists()
+    assert b"--resume" in err

@@ -17,6 +17,7 @@ from aorta.runtimes.git import Commit, web_address
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 
+_ANSWERS = {"found", "pair", "range"}
 _NO_ANSWER = {"inconsistent", "did_not_reproduce", "never_good"}
 _NOISY = 0.25
 
@@ -121,6 +122,42 @@ def _ever_failed(outcome: Investigation) -> bool:
         for found in outcome.searched
         for vector, (hits, _) in found.search.trials.items()
     )
+
+
+def without_contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Findings:
+    """The findings; those that contradict themselves or the trials become no answer."""
+    wrong = list(_contradictions(findings, records))
+    if not wrong:
+        return findings
+    return replace(
+        findings,
+        status="inconsistent",
+        culprits=(),
+        range=(),
+        partner=None,
+        confidence=None,
+        warnings=(*findings.warnings, *wrong),
+        exit_code=findings.exit_code or int(Exit.NO_ANSWER),
+    )
+
+
+def _contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
+    status, answered = findings.status, findings.status in _ANSWERS
+    failed = sum(record.outcome is Outcome.REPRODUCED for record in records)
+    if status == "did_not_reproduce" and failed:
+        yield f"the failure appeared in {failed} trials, and still no end of the search shows it"
+    if status in _NO_ANSWER and (findings.culprits or findings.confidence is not None):
+        yield "there is no answer, and still candidates are named"
+    if answered and not findings.culprits:
+        yield "there is an answer, and no change is named"
+    if answered and findings.seen:
+        good, bad = findings.seen["good"], findings.seen["bad"]
+        if not bad["failed"]:
+            yield "no trial of the bad side failed"
+        if good["failed"] >= good["of"]:
+            yield "no trial of the good side passed"
+    if answered and findings.good and findings.good == findings.bad:
+        yield "the last good and the first bad state are the same"
 
 
 def _sides_seen(outcome: Investigation) -> dict[str, Any]:

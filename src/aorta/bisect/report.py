@@ -1,20 +1,25 @@
 """`report.md`: the answer for people, with the exact commands that show both sides of it."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aorta.bisect.findings import Findings, differently
+from aorta.bisect.findings import Findings, differently, without_contradictions
 from aorta.bisect.investigation import Investigation
-from aorta.bisect.run import BisectRun
+from aorta.bisect.run import MAIN, BisectRun
+from aorta.bisect.trials import NOT_BUILT_WORDS
 from aorta.bisect.watching import short
 from aorta.core.durations import show_duration
 from aorta.core.names import slug
 from aorta.core.stats import counted
+from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord
 from aorta.engine.rundir import write_atomically, write_json
+
+SUMMARY = "summary.json"  # in the form of JAX-Toolbox' triage tool
 
 HEADLINES = {
     "found": "One change brings the failure",
@@ -56,6 +61,7 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
     """The artifacts, also of a run that was cut short; returns the findings as written."""
     path, answers = run.path, run.answers
     records = [record for answer in answers.values() for record in answer.records]
+    findings = without_contradictions(findings, records)
     findings = replace(
         findings,
         output_dir=str(path),
@@ -71,6 +77,8 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
     summary = list(summary_lines(findings))
     write_json(path / "result.json", "aorta.bisect/1", {**findings.document(), "summary": summary})
+    if run.request.summary:
+        write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
     lines = report_lines(findings, records)
     write_atomically(path / "report.md", "\n".join(lines) + "\n")
     run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
@@ -252,3 +260,60 @@ def _relink(link: Path, target: Path) -> None:
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
     link.symlink_to(os.path.relpath(target, link.parent))
+
+
+# -- `summary.json` of JAX-Toolbox: `container`, `versions` and `result`
+
+
+def _summary(run: BisectRun, findings: Findings) -> dict[str, Any]:
+    """Every trial so far in its form."""
+    containers: list[dict[str, Any]] = []
+    versions: list[dict[str, Any]] = []
+    bisected = findings.containers.get("first_bad") or findings.containers.get("last_good")
+    for stage, answer in run.answers.items():
+        seen: dict[str, int] = {}
+        for record in answer.records:
+            values = {name: str(value) for name, value in record.point.values}
+            trial = {
+                **_summary_trial(record),
+                "output_directory": str(run.stage_path(stage) / record.path),
+            }
+            if "container" in values:
+                containers.append({"container": run.image_of(values["container"]), **trial})
+                continue
+            repetition = seen.setdefault(record.point.config_key, -1) + 1
+            seen[record.point.config_key] = repetition
+            about = {"container": bisected, "test_repetition": repetition}
+            unchanged = findings.good if stage == MAIN else {}
+            versions.append({**unchanged, **values, **trial, **about})
+    found = {"container": containers, "versions": versions}
+    return (
+        {**found, "result": dict(_summary_result(findings, bisected))}
+        if findings.culprits
+        else found
+    )
+
+
+def _summary_trial(record: TrialRecord) -> dict[str, Any]:
+    if record.outcome in {Outcome.REPRODUCED, Outcome.CLEAN}:
+        kind = "TEST_YIELDED_RESULTS"
+    else:
+        kind = "BUILD_FAILURE" if NOT_BUILT_WORDS in record.why else "TEST_ERROR"
+    metrics = {"exit_code": record.exit_code} if kind == "TEST_YIELDED_RESULTS" else {}
+    seconds = None if kind == "BUILD_FAILURE" else round(record.duration, 3)
+    return {"result": f"TestExecutionOutcome.{kind}", "test_time": seconds, "metrics": metrics}
+
+
+def _summary_result(findings: Findings, image: str | None) -> Iterator[tuple[str, str | None]]:
+    """`PKG_good` and `PKG_bad`; commits that could not be tested in brackets on both of them."""
+    blamed = list(dict.fromkeys(one["package"] for one in findings.culprits))
+    for name in blamed:
+        mine = [one for one in findings.culprits if one["package"] == name]
+        hidden = [str(one.get("commit") or one["bad"]) for one in mine[:-1]]
+        between = f"[{','.join(hidden)}]" if hidden else ""
+        yield f"{name}_good", ",".join(filter(None, (str(mine[0]["good"]), between)))
+        yield f"{name}_bad", ",".join(filter(None, (between, str(mine[-1]["bad"]))))
+    for name, version in findings.bad.items():
+        if name not in blamed:
+            yield f"{name}_ref", version
+    yield "container", image

@@ -72,6 +72,7 @@ class BisectRequest:
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_prefix: Path | None = None  # None: ./bisect-<now>
     resume: Resume | None = None
+    summary: bool = False  # summary.json of JAX-Toolbox' tool is written too
 
     @property
     def asks_something(self) -> bool:
@@ -177,6 +178,7 @@ def _resolved(
         say=say,
         resume=request.resume,
         budget=Budget(request.max_trials, request.max_time),
+        summary=request.summary,
     )
 
 
@@ -184,7 +186,10 @@ def _prefix(request: BisectRequest, say: Callable[[str], None]) -> Path:
     prefix = request.output_prefix
     if request.resume is None:
         stamp = datetime.now().astimezone().strftime("%Y-%m-%d-%H-%M-%S")
-        return (prefix or Path(f"bisect-{stamp}")).absolute()
+        unnamed = (
+            Path(f"bisect-{stamp}{more}") for more in ("", *(f"-{n}" for n in range(2, 100)))
+        )
+        return (prefix or next(path for path in unnamed if not path.exists())).absolute()
     found = request.resume.run or prefix
     if found is None:
         found = find_resumable(Path.cwd(), "bisect").path
@@ -196,7 +201,12 @@ def _spec(request: BisectRequest) -> BisectSpec:
     """The spec file, with what the request says on top of it."""
     spec = request.spec or BisectSpec()
     if isinstance(spec, Path):
-        spec = validated(BisectSpec, load_document(spec), file=str(spec))
+        content = load_document(spec)
+        if isinstance(content, dict) and content.get("packages") == []:
+            raise UsageError(
+                "it is an empty list; name one, or leave it out", where=f"{spec}: packages"
+            )
+        spec = validated(BisectSpec, content, file=str(spec))
     oracle: object = request.oracle
     if request.metric_name:
         oracle = metric_named(request.metric_name, request.passing_metric, request.failing_metric)
@@ -210,10 +220,10 @@ def _spec(request: BisectRequest) -> BisectSpec:
     }
     if overrides["environments"] is not None and (request.good or request.bad):
         raise UsageError("give either --good and --bad or --good-env and --bad-env")
-    content = {name: value for name, value in vars(spec).items() if name != "env"}
-    content |= {name: value for name, value in overrides.items() if value is not None}
-    content["env"] = {**spec.env, **request.extra_env}
-    return validated(BisectSpec, content, file=_FILE)
+    merged = {name: value for name, value in vars(spec).items() if name != "env"}
+    merged |= {name: value for name, value in overrides.items() if value is not None}
+    merged["env"] = {**spec.env, **request.extra_env}
+    return validated(BisectSpec, merged, file=_FILE)
 
 
 def _containers(given: Mapping[str, Any], spec: ContainersSpec | None) -> ContainersSpec | None:

@@ -6,11 +6,13 @@ stage that was cut short goes on from its journal when the run is resumed.
 """
 
 import hashlib
+import signal
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from aorta.bisect.metric import Metric, is_measured
 from aorta.bisect.spec import BisectSpec
@@ -45,6 +47,32 @@ class ResolvedRequest:
     resume: Resume | None = None
     checks: bool = True
     budget: Budget = field(default_factory=Budget)
+    summary: bool = False
+
+
+class _OneInterrupt:
+    """While this lasts the first Ctrl-C stops the search, and a second one does not stop what is
+    written then: the result and how to go on. A third one does.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._count = say, 0
+        self._before: Any = None
+
+    def begin(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
+
+    def end(self) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _interrupted(self, *_: object) -> None:
+        self._count += 1
+        if self._count == 2:
+            self._say("it is being stopped; what is known is written first")
+        else:
+            raise KeyboardInterrupt
 
 
 class BisectRun:
@@ -55,15 +83,18 @@ class BisectRun:
         self.session = _open_session(request)
         self.path = self.session.path
         self.answers: dict[str, Answer] = {}
+        self.image_of: Callable[[str], str] = str  # of a day, once they are listed
         self.logs = LogFiles(self.path)
         oracle = request.spec.oracle
         self.metric = Metric(oracle, request.spec.confidence) if is_measured(oracle) else None
+        self._interrupts = _OneInterrupt(self.say)
         self._fingerprint = fingerprint(request)
         self._current = self.path
         self._first_failure = FirstFailure(self._directory, self.say)
 
     def __enter__(self) -> Self:
         self.session.__enter__()
+        self._interrupts.begin()
         try:
             # Another question is refused before anything runs.
             self.session.open_journal({**self._fingerprint, "stage": MAIN}).close()
@@ -75,6 +106,7 @@ class BisectRun:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._interrupts.end()
         self.session.__exit__(kind)
         self.logs.close()
 

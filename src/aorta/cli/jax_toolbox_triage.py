@@ -12,6 +12,7 @@ import click
 
 from aorta.bisect.containers.build import WORKLOAD
 from aorta.bisect.metric import metric_named
+from aorta.bisect.report import SUMMARY
 from aorta.bisect.request import BisectRequest
 from aorta.bisect.spec import (
     JAX_PACKAGES,
@@ -147,6 +148,7 @@ def _request(flags: SimpleNamespace) -> BisectRequest:
         spec=validated(BisectSpec, spec, file=_WHERE),
         output_prefix=prefix,
         resume=Resume(prefix.absolute()) if flags.restart else None,
+        summary=True,
     )
 
 
@@ -154,8 +156,9 @@ def _refuse_unsupported(flags: SimpleNamespace) -> None:
     dated = bool(flags.container or flags.start_date or flags.end_date)
     if flags.container_runtime not in {*_RUNTIMES, "local"}:
         raise UsageError(f"--container-runtime: there is no {flags.container_runtime!r}")
-    if flags.restart and not flags.output_prefix:
-        raise UsageError("--restart goes with the --output-prefix of an earlier run")
+    kept = flags.output_prefix and (flags.output_prefix / SUMMARY).exists()
+    if flags.restart and not kept:
+        raise UsageError("--restart goes with the --output-prefix of a run that wrote summary.json")
     if flags.container_registry and flags.container_runtime != "plugin":
         raise UsageError("--container-registry is for --container-runtime plugin")
     if flags.container_runtime == "pyxis" and not flags.bazel_cache:

@@ -55,6 +55,7 @@ def between_days(
     run: BisectRun, environment: Environment, containers: ContainersSpec, family: Family
 ) -> ContainerPair | Findings:
     search = _search(run, containers, family)
+    run.image_of = family.__getitem__
     command = command_inside(run.command(), environment)
     experiment = ContainersExperiment(command, family, plugin=containers.plugin)
     listeners: list[Listener] = []

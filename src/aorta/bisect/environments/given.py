@@ -77,6 +77,15 @@ class GivenEnvironments:
         return self.good, self.bad
 
     @property
+    def are_alike(self) -> bool:
+        """Whether both say the same: then nothing has to be installed to know it."""
+        good, bad = self.good, self.bad
+        if any(line.startswith(_OTHER_FILES) for line in good.requirements):
+            return False
+        same = sorted(good.requirements) == sorted(bad.requirements) and good.python == bad.python
+        return same and (not self.with_variables or good.variables == bad.variables)
+
+    @property
     def with_variables(self) -> bool:
         """Variables are candidates where both say how they were set."""
         return self.good.variables is not None and self.bad.variables is not None

@@ -63,6 +63,8 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
     assert request.spec.environments is not None
     uv_program()
     given = GivenEnvironments.of(request.spec.environments, request.directory)
+    if given.are_alike:
+        raise _nothing_differs(given)
     with BisectRun(request) as run:
         root = run.path / PRIVATE / "environments"
         try:
@@ -75,12 +77,16 @@ def bisect_environments(request: ResolvedRequest) -> Findings:
         return _Answer(search, outcome).write()
 
 
+def _nothing_differs(given: GivenEnvironments) -> UsageError:
+    where = f"{given.good.name}, {given.bad.name}"
+    return UsageError("nothing differs between the two environments", where=where)
+
+
 def _ends_of(run: BisectRun, given: GivenEnvironments, root: Path) -> EnvironmentEnds:
     request = run.request
     ends = make_ends(given, root, run)
     if not ends.names:
-        where = f"{given.good.name}, {given.bad.name}"
-        raise UsageError("nothing differs between the two environments", where=where)
+        raise _nothing_differs(given)
     if request.resume is None:
         # Refuses a program that neither this machine nor one of the two environments has.
         path = request.spec.env.get("PATH", os.environ.get("PATH", os.defpath))
