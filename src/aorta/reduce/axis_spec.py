@@ -33,7 +33,7 @@ from aorta.core.axis import (
 from aorta.core.documents import UNKNOWN_KIND, StrictModel
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
-from aorta.reduce.bindings import NONSENSE, AxisBinding
+from aorta.reduce.bindings import NONSENSE, AxisBinding, plain_binding
 from aorta.reduce.config_files import settings_in
 from aorta.reduce.structure import ARRAYS, array_rows, pieces_of
 
@@ -188,7 +188,7 @@ class EnvAxis(_Axis):
         )
 
     def bind(self, around: Surroundings) -> AxisBinding:
-        variable = _plain(self.axis(), self.name)
+        variable = plain_binding(self.axis(), self.name)
         return variable if self.file is None else self._in_config(variable, around)
 
     def _in_config(self, variable: AxisBinding, around: Surroundings) -> AxisBinding:
@@ -382,7 +382,7 @@ class WorldSizeAxis(_Axis):
         axis = axes.number(
             self.name, self.initial, self.floor, kind=kind, strategy=strategy, **self.hints
         )
-        return _plain(axis, *self.variables)
+        return plain_binding(axis, *self.variables)
 
 
 class RanksAxis(_Subset):
@@ -408,11 +408,6 @@ class SourceAxis(_Axis):
     @property
     def variables(self) -> tuple[str, ...]:
         return ()
-
-
-def _plain(axis: Axis, *names: str) -> AxisBinding:
-    """Numbers and choices: the value is the variable's text."""
-    return AxisBinding(axis, lambda value: dict.fromkeys(names, str(as_single(value))))
 
 
 def _files_in(root: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aorta.core.axis import Axis, Point, Value
+from aorta.core.axis import Axis, Point, Value, as_single
 
 Placed = dict[str, str | Path]
 """Variables. A `Path` was laid out in the folder and moves with it; a text stands for itself."""
@@ -35,6 +35,11 @@ class AxisBinding:
     digest: str = ""  # changes when what the axis reduces has changed
     inside: str | None = None  # its name in the working directory, if the command finds it there
     position: int = 0  # in the file that holds it beside other values
+
+
+def plain_binding(axis: Axis, *names: str) -> AxisBinding:
+    """Numbers and choices: the value is the variable's text."""
+    return AxisBinding(axis, lambda value: dict.fromkeys(names, str(as_single(value))))
 
 
 def changed_names(bindings: Sequence[AxisBinding]) -> list[str]:

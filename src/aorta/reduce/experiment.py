@@ -155,8 +155,9 @@ class ReductionExperiment:
     def launching(self, point: Point) -> dict[str, str]:
         """Variables for a launcher whose options do not say the number of ranks."""
         ranks = self.ranks(point)
-        said = ranks_of(argv_of(self.base.request.config.get("command", ())))
-        return {} if ranks is None or said else world_size_variables(ranks)
+        if ranks is None or ranks_of(argv_of(self.base.request.config.get("command", ()))):
+            return {}
+        return world_size_variables(ranks)
 
     @cached_property
     def _has_launcher(self) -> bool:

@@ -9,10 +9,9 @@ latest, and as soon as states that were tried before are tried again without any
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
 
 from aorta.core.axis import Point, Purpose
 from aorta.core.trial import Verdict
@@ -35,8 +34,6 @@ from aorta.search.belief import (
 from aorta.search.ends import UNSTEADY, Ends, EndsVerdict, SeenRates, repaired_among
 from aorta.search.timeline import Change, Testability, Timeline, Vector, bits_of, lowest_bit
 
-_T = TypeVar("_T")
-
 _FAINT = 4e-3  # of what is not known: a side that says less than this is not run again
 _WORTHLESS = 1e-4  # nats: a trial that says less than this is not run
 _SIDE_RUNS = 2  # trials wanted on each side of a boundary that looks sharp
@@ -51,6 +48,7 @@ _NOISY_DOUBT = 0.15  # the same with merges, for a test that is known to be nois
 _LIKELY = 0.5  # to be testable: a state beside the answer that is not is no check of it
 _NEARLY = 0.995  # of the information of the best state, from one that needs no build
 _NEGLIGIBLE = 1e-3  # of the belief: no question is worth asking out there
+_SAMPLED = 1500  # states that are looked at for one unlike those tried
 _WEIGHED = 128  # states weighed for one question before only a sample of them is
 # For each halving of the changes and two more: what so many trials did not tell, more will not.
 _MOST_TRIALS = 60
@@ -527,7 +525,8 @@ class Bisection:
         probes = self.settings.sanity_probes
         failing = min(probes, 1) if self.timeline.has_merges else probes
         tried = [self.timeline.mask(vector) for vector in self.trials.keys() - self._probed]
-        sample = _sample(self.timeline.every_state())
+        states = self.timeline.every_state()
+        sample = states[:: len(states) // _SAMPLED + 1]
         for fails in [*[True] * failing, *[False] * bool(probes)]:
             wanted = self._group if fails else 0
             beside = [
@@ -667,8 +666,3 @@ class Bisection:
         chain.reverse()
         found = repaired_among([counts for _, counts in chain], self.prior_rates)
         return (chain[found[0]][0], chain[found[1]][0]) if found else None
-
-
-def _sample(states: Sequence[_T]) -> Sequence[_T]:
-    """All of them, or every second, third and so on, so that fewer than can be weighed are left."""
-    return states[:: len(states) // 1500 + 1]

@@ -19,7 +19,7 @@ with one acceptance at a time.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -31,7 +31,6 @@ from aorta.search.repeated import FirstThatReproduces, SearchStage, StagedSearch
 _PARTS = (2, 4, 8)  # of what is left, tried alone
 _MISSES = 3  # in a row, before it is asked whether what is left of a belief holds
 _levels_of = lru_cache(4)(levels_of)  # an axis is searched again whenever another one shrank
-_IN_FLIGHT = 64  # at most this many sets are remembered: each may hold ten thousand numbers
 
 
 class Splitting:
@@ -222,8 +221,6 @@ class _Pass:
             all_expected=all_expected,
             checks=checks,
         )
-        # Of what is in flight it is asked again and again.
-        self._numbers: Callable[[Items], Items | None] = lru_cache(_IN_FLIGHT)(self._whole_groups)
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         waiting = {self._numbers(self._search.items_of(point)) for point in pending}
@@ -242,7 +239,7 @@ class _Pass:
     def _kept(self, numbers: Items) -> Items:
         return self._always.union(*[self._groups[number] for number in numbers])
 
-    def _whole_groups(self, kept: Items) -> Items | None:
+    def _numbers(self, kept: Items) -> Items | None:
         """The numbers of the groups that make up these items; None where they do not."""
         numbers = frozenset([n for n, group in enumerate(self._groups) if group <= kept])
         return numbers if self._kept(numbers) == kept else None
