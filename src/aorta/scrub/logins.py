@@ -126,6 +126,14 @@ _RULES = (
         r"|(?P<crypted>\$(?:apr1|argon2\w*|2[abxy]?|[1567y])\$[\w./$=,+\-]{20,})",
         shape=r"\bAC[0-9a-f]|\$\w+\$",
     ),
+    # Docker's login; Redis' command and its list of users.
+    _login(
+        r"\"auth\"\s*:\s*\"(?P<value>[A-Za-z0-9+/]{8,}={0,2})\""
+        r"|\"AUTH\"(?: \"[^\"\n]*\")? \"(?P<sent>[^\"\n]+)\""
+        r"|^user \S+ (?:on |off )?(?:\S+ )*?>(?P<listed>\S+)",
+        '"auth"|user ',
+        flags=re.MULTILINE,
+    ),
     # The line of a browser's cookie file: seven fields between tabs.
     _login(
         r"^(?:#HttpOnly_)?\S+\t(?:TRUE|FALSE)\t\S+\t(?:TRUE|FALSE)\t[0-9]+\t\S+\t(?P<value>\S+)$",
@@ -135,6 +143,12 @@ _RULES = (
 )
 
 
+# `['sshpass', '-p', '...']`, as Python prints a command.
+_BETWEEN_WORDS = re.compile(r"[\"'],\s[\"']")
+
+
 def logins_in(text: str) -> Iterator[SecretSpan]:
-    for one in _RULES:
-        yield from one.found_in(text)
+    as_typed = _BETWEEN_WORDS.sub(" " * 4, text)
+    for each in (text, as_typed) if as_typed != text else (text,):
+        for one in _RULES:
+            yield from one.found_in(each)

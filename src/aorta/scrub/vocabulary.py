@@ -30,7 +30,7 @@ NAMES_OF_TWO_WORDS = words(
     "key,client key,license key,product key,recovery key,unseal key,master key,"
     "auth key,deploy key,storage key,app key,root key,connection string,webhook url,webhook "
     "secret,sas url,verification code,security code,access code,auth code,otp code,recovery "
-    "code,recovery codes,backup codes,seed phrase,recovery phrase,pass phrase,pass word,"
+    "code,backup code,seed phrase,recovery phrase,pass phrase,pass word,"
     "password hash,user pin,so pin,pin code",
     ",",
 )
@@ -179,7 +179,7 @@ def announces_secret(name: str) -> bool:
         return True
     return (
         last in ALWAYS_SECRET
-        or f"{before} {last}" in NAMES_OF_TWO_WORDS
+        or f"{before} {last.removesuffix('s')}" in NAMES_OF_TWO_WORDS
         or _PASSWORD.match(last) is not None
         or last.endswith(("apikey", "authtoken", "secretkey", "secret"))
     )
