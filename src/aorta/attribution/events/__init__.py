@@ -1,24 +1,7 @@
 """Patterns and the events they make of a log's lines: who showed what, when, where it stands, and
 whether it is a cause, an echo or an exit. Which event is the cause is decided in `timeline`.
 
-Patterns are data, one TOML file in `rules/` for each system. Each carries lines it must match
-(`hits`) and must not (`misses`), which tests run. Its other keys:
-
-on         "exception": the message of an exception ("Type: message"), of Python or of C++
-           "line": any line; `triggers` are literals, one of which such a line must hold
-           "exit": the sentence of a launcher, shell or scheduler on how a process ended; its groups
-           rank or ranks, code, signal, node tell the rest
-role       root: this can kill a job; cascade: only follows from another rank's failure; waiting:
-           waited in vain for a rank that does not say so (or is the group `blamed`); confirm: names
-           the cause of a death that another fact reports
-certainty  certain: says this class and nothing else; an exception that is less is classified
-stack, source   what the frames, outermost first (`main.py:run > loader.py:read`), and the
-           program's own source line must match: who reads tells whose fault it is
-before     what one of the lines just before must match
-ends_the_rest  true: from this line on a launcher ends the ranks that are left
-whole_message  true: later lines of a message count too; hints there may name other failures
-regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over
-origin     "injected": seen in a failure that was really made; otherwise the page that shows it
+Patterns are data, one TOML file in `rules/` for each system; `rules/README.md` explains their keys.
 """
 
 import re
@@ -56,7 +39,7 @@ class PatternAdvice(StrictModel):
 
 
 class Pattern(StrictModel):
-    """One pattern, as the head of this module explains its keys."""
+    """One pattern, as `rules/README.md` explains its keys."""
 
     id: str
     failure_class: FailureClass = Field(alias="class", strict=False)

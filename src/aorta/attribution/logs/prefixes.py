@@ -96,7 +96,6 @@ def in_one_calendar(moments: Iterable[float]) -> dict[float, float]:
 
 
 _LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|TRACE|EXCEPTION"
-_PLACE = r"[\w./<>-]+:\d+(?::[\w<>.]+)?"
 _RANK_WORDS = (
     r"(?:(?:global[ _]?|world[ _]?)?rank|default|trainer|worker|process|proc|task|replica|PE)"
 )
@@ -136,8 +135,7 @@ _LOGGED_FIELDS = tuple(
         r"(?:stdout|stderr) [FP](?=\s|$)",
         rf"[\[(](?P<level>{_LEVELS}|{_LEVELS.lower()})\s*[\])](?:\s*[:-](?=\s))?",
         rf"(?P<level>{_LEVELS})(?:\s*(?:\||:|-))?(?=\s)",
-        rf"[\[(]{_PLACE}[\])]:?",
-        rf"{_PLACE}\s*(?:\]|-|:|\||>>)(?=\s)",
+        r"[\[(]?[\w./<>-]+:\d+(?::[\w<>.]+)?\s*(?:[\])]:?|(?:-|:|\||>>)(?=\s))",
     )
 )
 _IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")

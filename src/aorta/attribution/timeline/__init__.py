@@ -110,9 +110,8 @@ def is_last_word(event: Event, wrapper: int | None = None) -> bool:
 
 
 def went_on(event: Event) -> bool:
-    """Whether the same rank came further, in the same log, after this: then it tells of another
-    time. A scheduler's or a driver's own statement is no line of a rank: those who are left may
-    print a step or two before they are ended. A link may come back, and ranks tell of it.
+    """Whether the same rank came further, in the same log, after this. After a scheduler's or a
+    driver's own statement, but for a link's, those who are left may print a step or two.
     """
     stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
     above = _bytes(event, max(0, event.offset - LOOK_AROUND), event.offset)

@@ -86,32 +86,29 @@ def conclude(facts: Facts) -> Finding:
     cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root, failure = _root(cause, facts), _failure(cause, facts)
+    frames = failure.causes[0].first.frames if failure.causes else ()
+    own = (event for event in cause.events if event.failure_class is cause.failure_class)
+    advice = next((event.advice for event in own if event.advice), None)
     one_node_of, some_ranks_of = _alone(set(suspects), cause, facts)
     return Finding(
         failure_class=cause.failure_class,
         confidence=round(confidence, 2),
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
-        fingerprint=_fingerprint(cause, failure),
+        fingerprint=digest_of(" > ".join([failure.failure_class or "", *frames, cause.signature])),
         failure=failure,
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,
         evidence=_evidence(cause, facts),
         cascade=_cascades(facts, set(suspects)),
-        advice=_advice(cause),
+        advice=(Advice(*advice),) if advice else (),
         one_node_of=one_node_of,
         some_ranks_of=some_ranks_of,
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
         basis=basis,
     )
-
-
-def _fingerprint(cause: FoundCause, failure: Failure) -> str:
-    """A short name of the bug, which accidents of host, rank and step do not change."""
-    frames = failure.causes[0].first.frames if failure.causes else ()
-    return digest_of(" > ".join([failure.failure_class or "", *frames, cause.signature]))
 
 
 def _failure(cause: FoundCause, facts: Facts) -> Failure:
@@ -360,9 +357,3 @@ def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
     if stopped:
         followers.setdefault(FailureClass.KILLED, set()).update(stopped)
     return tuple(Cascade(kind, tuple(sorted(ranks))) for kind, ranks in followers.items())
-
-
-def _advice(cause: FoundCause) -> tuple[Advice, ...]:
-    own = (event for event in cause.events if event.failure_class is cause.failure_class)
-    given = next((event.advice for event in own if event.advice), None)
-    return (Advice(*given),) if given else ()
