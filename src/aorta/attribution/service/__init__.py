@@ -20,6 +20,7 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from prometheus_client import generate_latest
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
@@ -116,7 +117,8 @@ def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) 
 
     @routes.get("/metrics", response_class=Response)
     async def read_metrics() -> Response:
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        text = generate_latest(metrics.registry)
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     return routes
 

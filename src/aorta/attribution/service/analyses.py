@@ -23,7 +23,7 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Annotated, Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from pydantic import Field
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -246,18 +246,15 @@ class Metrics:
     """What is counted, in the names of the contracts, of this service alone."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.triggers = Counter("aorta_triggers", "Reports received", registry=self._registry)
-        self.analyses = Counter("aorta_analyses", "Analyses run", registry=self._registry)
+        self.registry = CollectorRegistry()
+        self.triggers = Counter("aorta_triggers", "Reports received", registry=self.registry)
+        self.analyses = Counter("aorta_analyses", "Analyses run", registry=self.registry)
         self.decisions = Counter(
-            "aorta_decisions", "Decisions given", ["action"], registry=self._registry
+            "aorta_decisions", "Decisions given", ["action"], registry=self.registry
         )
         self.seconds = Histogram(
-            "aorta_analysis_seconds", "Time of one analysis", registry=self._registry
+            "aorta_analysis_seconds", "Time of one analysis", registry=self.registry
         )
-
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
 
 
 @dataclass

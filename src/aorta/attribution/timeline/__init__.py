@@ -7,10 +7,10 @@ that is noise, whatever it shouts. And did the cycle fail at all? `causes` order
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aorta.attribution.documents import Certainty, CycleState, FailureClass, RankEnd, Role
-from aorta.attribution.events import Event, Reading
+from aorta.attribution.events import Event
 from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import Piece, ReadableLog, pieces, tail_of
 from aorta.attribution.progress import Progress, steps_in
@@ -40,7 +40,7 @@ class FoundCause:
 class Facts:
     """All that was read about one cycle."""
 
-    reading: Reading
+    events: tuple[Event, ...]
     failures: tuple[RankEnd, ...]
     progress: Progress
     stragglers: Stragglers
@@ -51,6 +51,17 @@ class Facts:
     logs: tuple[ReadableLog, ...] = ()
     world: int | None = None  # how many ranks there are, where the logs tell
     began: float | None = None  # when the first line of any log was written
+
+    @property
+    def told_ends(self) -> list[RankEnd]:
+        """As written, log by log. Exits after a launcher began to end the rest are its doing."""
+        found: list[RankEnd] = []
+        ending: set[ReadableLog] = set()
+        for event in sorted(self.events, key=lambda event: event.offset):
+            if event.ends_the_rest:
+                ending.add(event.source)
+            found += [replace(e, stopped_by_agent=event.source in ending) for e in event.ended]
+        return found
 
     @property
     def places(self) -> dict[int, str]:
@@ -74,7 +85,7 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
     """The last event of a role that each rank shows, one that blames a rank first."""
-    events = [event for event in facts.reading.events if event.role is role]
+    events = [event for event in facts.events if event.role is role]
     events.sort(key=lambda event: event.blamed is not None)
     known = {(event.source, event.offset) for event in events if event.rank is not None}
     return {

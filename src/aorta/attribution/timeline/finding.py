@@ -120,7 +120,7 @@ def _failure(cause: FoundCause, facts: Facts) -> Failure:
         # A device reports an assertion at a later call; what was asserted stands in a line.
         asserted = {
             event.signature
-            for event in facts.reading.events
+            for event in facts.events
             if kind is FailureClass.DEVICE_ASSERT is event.failure_class and not event.is_exception
         }
         return Failure(causes=(raised,), words=tuple(sorted(asserted)), failure_class=kind)
@@ -230,7 +230,7 @@ def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
         return None
     if line.source.rank is not None or line.stream:
         return None
-    ends = (end for end in facts.reading.ends if end.failed and not end.ended_by_launcher)
+    ends = (end for end in facts.told_ends if end.failed and not end.ended_by_launcher)
     return next((end for end in ends if end.fits(line.failure_class)), None)
 
 
@@ -252,7 +252,7 @@ def _alone(guilty: set[int], cause: FoundCause, facts: Facts) -> tuple[int | Non
 def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
     """The same by the hosts or pods whose lines show it, or that they came past it."""
     own = (cause.failure_class, Role.ROOT)
-    placed = [event for event in facts.reading.events if event.node]
+    placed = [event for event in facts.events if event.node]
     shown = {event.node for event in placed if (event.failure_class, event.role) == own}
     others = {event.node for event in placed if event.role in FOLLOWS} - shown
     return len(shown | others) if len(shown) == 1 and others else None
@@ -260,7 +260,7 @@ def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
 
 def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
     """Ranks that came past what stopped these, or of which nothing is known that says otherwise."""
-    followers = {e.rank for e in facts.reading.events if e.role in FOLLOWS and e.rank is not None}
+    followers = {e.rank for e in facts.events if e.role in FOLLOWS and e.rank is not None}
     everybody = set(range(max([*guilty, *facts.ranks]) + 1))
     unheard = set() if facts.heard is None else everybody - facts.heard
     unheard |= {failure.rank for failure in facts.failures if failure.ended_by_launcher}
@@ -335,7 +335,7 @@ def _summary(cause: FoundCause) -> str:
 
 
 def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
-    followers = [event for event in facts.reading.events if event.role in FOLLOWS]
+    followers = [event for event in facts.events if event.role in FOLLOWS]
     chosen = {(e.source.name, e.offset): e for e in [*cause.events[:4], *followers[:3]]}
     offsets: dict[ReadableLog, list[int]] = {}
     for event in chosen.values():
@@ -349,7 +349,7 @@ def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
 
 def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
     followers: dict[FailureClass, set[int]] = {}
-    for event in facts.reading.events:
+    for event in facts.events:
         if event.role in FOLLOWS and event.rank is not None and event.rank not in suspects:
             followers.setdefault(event.failure_class, set()).add(event.rank)
     known = suspects.union(*followers.values())
