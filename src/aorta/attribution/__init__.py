@@ -27,7 +27,6 @@ from aorta.attribution.documents import (
     LogTail,
     PastCycle,
     RankEnd,
-    Root,
     finding_document,
     past_cycle,
 )
@@ -64,7 +63,6 @@ __all__ = [
     "LogTail",
     "PastCycle",
     "RankEnd",
-    "Root",
     "attribute",
     "attribute_request",
 ]

@@ -159,10 +159,7 @@ class PathJail:
 
 # ---- attribution as tools for an assistant
 
-_INSTRUCTIONS = (
-    "Says what killed a training job's cycle and whether a restart can help. Start with "
-    "attribute_log on the logs of all ranks."
-)
+_INSTRUCTIONS = "Start with attribute_log on the logs of all ranks of a training job that failed."
 
 
 def create_mcp_server(roots: Sequence[Path], service: JsonClient | None = None) -> "MCPServer":

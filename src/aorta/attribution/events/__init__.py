@@ -47,11 +47,6 @@ class Pattern(StrictModel):
     origin: str
 
     @cached_property
-    def says(self) -> tuple[int, bool]:
-        """How much it says: of patterns as sure, one that also knows the place says more."""
-        return self.certainty.weight, not (self.source is None and self.stack is None)
-
-    @cached_property
     def compiled(self) -> re.Pattern[str]:
         return re.compile(self.regex)
 
@@ -84,9 +79,11 @@ def by_trigger() -> dict[str, list[Pattern]]:
 def pattern_of_exception(
     text: str, source: str = "", stack: str = ""
 ) -> tuple[Pattern, re.Match[str]] | None:
-    """The pattern that says most about an exception: the first of the best certainty."""
+    """The first of the best certainty; of patterns as sure, one that knows the place says more."""
     of_exceptions = (pattern for pattern in patterns() if pattern.on == "exception")
-    by_weight = sorted(of_exceptions, key=lambda pattern: pattern.says, reverse=True)
+    by_weight = sorted(
+        of_exceptions, key=lambda each: (-each.certainty.weight, not (each.source or each.stack))
+    )
     matches = ((pattern, pattern.match(text, source, stack)) for pattern in by_weight)
     return next(((pattern, match) for pattern, match in matches if match is not None), None)
 

@@ -1,11 +1,9 @@
 """What stands before a line's own text: told apart by its fields, learned from the log where no
 field is typed, and taken off.
 
-Launchers, container engines, schedulers and loggers all write something before what a program says:
-a time, a host, a pod, a pid, a rank, a level, a place in the source. The commonest have a form of
-their own (`_HEAD_FIELDS`). The rest (`node7: `, `worker-0 trainer `) is learned: it is what stands
-before the frames of a log's tracebacks. Lines that are JSON are opened. This module knows text; it
-knows neither files nor failures.
+Launchers, schedulers and loggers write a time, a host, a pid, a rank, a level before what a program
+says. The commonest have a form of their own (`_HEAD_FIELDS`). The rest (`node7: `) is learned: it is
+what stands before the frames of a log's tracebacks. Lines that are JSON are opened.
 """
 
 import json

@@ -216,10 +216,9 @@ def _report_of(path: Path) -> CycleReport:
 def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, Any]:
     pending = {"action": "UNKNOWN", "reason": "the analysis is not finished"}
     decision = pending if answer is None else answer["decision"]
-    advice = {"action": decision["action"], "reason": decision["reason"], "source": "aorta"}
     return {
         "result": answer or {},  # what else was found, in our own form
         "status": "in_flight" if answer is None else "completed",
         "wl_restart": wl_restart,
-        "recommendation": advice,
+        "recommendation": {"source": "aorta", **decision},
     }

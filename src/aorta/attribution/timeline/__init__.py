@@ -223,8 +223,7 @@ def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None
     if any(_ended_well(line) for lines in last for line in lines):
         return CycleState.ENDED_WELL, "the log says that it ended well"
     if any(len(steps_in("\n".join(lines))) > 1 for lines in last):
-        words = "the log ends while steps are made: it may still be running"
-        return CycleState.STILL_RUNNING, words
+        return CycleState.STILL_RUNNING, "the log ends amid its steps: it may still be running"
     return None
 
 
