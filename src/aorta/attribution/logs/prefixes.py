@@ -2,8 +2,8 @@
 field is typed, and taken off.
 
 Launchers, schedulers and loggers write a time, a host, a pid, a rank, a level before what a program
-says. The commonest have a form of their own (`_HEAD_FIELDS`). The rest (`node7: `) is learned: it is
-what stands before the frames of a log's tracebacks. Lines that are JSON are opened.
+says. The commonest have a form of their own (`_HEAD_FIELDS`). The rest (`node7: `) is learned: what
+stands before the frames of a log's tracebacks. Lines that are JSON are opened.
 """
 
 import json
