@@ -183,7 +183,8 @@ def test_the_last_run_of_a_log_says_why_it_ended(log: str, failure_class: str) -
     assert attribute(Evidence(tails=(LogTail(log),))).finding.failure_class == failure_class
 
 
-def test_the_exit_of_some_process_far_above_an_exception_is_not_its_cause() -> None:
+@pytest.mark.parametrize("lines", [0, 2000])
+def test_the_exit_of_some_process_above_an_exception_is_not_its_cause(lines: int) -> None:
     installer = "  git version did not run successfully.\n  │ exit code: -4\n"
-    text = installer + "answering\n" * 2000 + f"{TRACE}TypeError: f() missing 1 argument: 'x'\n"
+    text = installer + "answering\n" * lines + f"{TRACE}TypeError: f() missing 1 argument: 'x'\n"
     assert attribute(Evidence(tails=(LogTail(text),))).finding.failure_class == "user_exception"

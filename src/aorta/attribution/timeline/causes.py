@@ -124,9 +124,9 @@ def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
     last = max(fatal, key=lambda event: (not event.is_torn, event.offset), default=None)
     if last is None:
         return lines
-    # Of the exit of some process far above this one went on; a scheduler's word is another's.
-    near = [e for e in lines if not (e.is_end and last.offset - e.offset > _SAME_PLACE)]
-    own = [event for event in near if event.failure_class not in BY_SCHEDULER]
+    # The exit of some process above it is another's, and so is a scheduler's word.
+    after = [e for e in lines if not e.is_end or e.offset > last.offset]
+    own = [event for event in after if event.failure_class not in BY_SCHEDULER]
     return [*(e for e in own if e.certainty.weight > last.certainty.weight), last]
 
 
