@@ -230,7 +230,9 @@ def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
         return None
     if line.source.rank is not None or line.stream:
         return None
-    ends = (end for end in facts.told_ends if end.failed and not end.ended_by_launcher)
+    ends = [end for end in facts.told_ends if end.failed and not end.ended_by_launcher]
+    if line.is_exception:
+        return next((end for end in ends if end.fits_an_exception), None)
     return next((end for end in ends if end.fits(line.failure_class)), None)
 
 
