@@ -176,8 +176,9 @@ LONG = "".join(f"step {n} | loss 0.{n} | {'=' * 80}\n" for n in range(1, 1500))
         (BANNER + BANNER + BROKEN + BANNER + BUILDING, "import_error"),
         # Long healthy work after it, though the moment after shows none.
         (BROKEN + "compiling\n" * 9000 + LONG + CANCELLED, "cancelled"),
+        (BROKEN + "{'loss': 0.5, 'grad_norm': 1.1, 'epoch': 0.1}\n" * 40, "unknown"),
     ],
-    ids=["one", "running", "cancelled", "broken", "clean_up", "ranks", "far_above"],
+    ids=["one", "running", "cancelled", "broken", "clean_up", "ranks", "far_above", "uncounted"],
 )
 def test_the_last_run_of_a_log_says_why_it_ended(log: str, failure_class: str) -> None:
     assert attribute(Evidence(tails=(LogTail(log),))).finding.failure_class == failure_class
