@@ -176,14 +176,16 @@ LONG = "".join(f"step {n} | loss 0.{n} | {'=' * 80}\n" for n in range(1, 1500))
         (BANNER + BANNER + BROKEN + BANNER + BUILDING, "import_error"),
         # Long healthy work after it, though the moment after shows none.
         (BROKEN + "compiling\n" * 9000 + LONG + CANCELLED, "cancelled"),
+        (BROKEN + "{'loss': 0.5, 'grad_norm': 1.1, 'epoch': 0.1}\n" * 40, "unknown"),
     ],
-    ids=["one", "running", "cancelled", "broken", "clean_up", "ranks", "far_above"],
+    ids=["one", "running", "cancelled", "broken", "clean_up", "ranks", "far_above", "uncounted"],
 )
 def test_the_last_run_of_a_log_says_why_it_ended(log: str, failure_class: str) -> None:
     assert attribute(Evidence(tails=(LogTail(log),))).finding.failure_class == failure_class
 
 
-def test_the_exit_of_some_process_far_above_an_exception_is_not_its_cause() -> None:
+@pytest.mark.parametrize("lines", [0, 2000])
+def test_the_exit_of_some_process_above_an_exception_is_not_its_cause(lines: int) -> None:
     installer = "  git version did not run successfully.\n  │ exit code: -4\n"
-    text = installer + "answering\n" * 2000 + f"{TRACE}TypeError: f() missing 1 argument: 'x'\n"
+    text = installer + "answering\n" * lines + f"{TRACE}TypeError: f() missing 1 argument: 'x'\n"
     assert attribute(Evidence(tails=(LogTail(text),))).finding.failure_class == "user_exception"

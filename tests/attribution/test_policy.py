@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.attribution import Action, FailureClass, Finding, PastCycle, Root
+from aorta.attribution import Action, FailureClass, Finding, PastCycle
+from aorta.attribution.documents import Root
 from aorta.attribution.policy import SURE, RestartPolicy, decide, policy_of
 
 CLASSES = st.sampled_from(list(FailureClass))

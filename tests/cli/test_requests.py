@@ -84,7 +84,7 @@ NOT_ON_A_COMMAND_LINE = {
 
 
 def _module(verb: str) -> str:
-    return f"aorta.{'attribution' if verb == 'attribute' else verb}.request"
+    return "aorta.attribution" if verb == "attribute" else f"aorta.{verb}.request"
 
 
 def request_of(verb: str) -> type[Any]:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.attribution import FailureClass, Finding, JobProgress, PastCycle, Root
-from aorta.attribution.documents import finding_document, past_cycle
+from aorta.attribution import FailureClass, Finding, JobProgress, PastCycle
+from aorta.attribution.documents import Root, finding_document, past_cycle
 from aorta.attribution.policy import decide
 from aorta.attribution.progress import LONG_CYCLE, progress_over
 from aorta.launch.decision import progress

@@ -54,10 +54,7 @@ _OF_A_VERB = {
         *("aorta.cli.attribution", "aorta.attribution.service", "aorta.attribution.server"),
         "aorta.attribution.service.store",
     ),
-    "mcp": (
-        *("aorta.cli.attribution", "aorta.attribution.server"),
-        "aorta.attribution.server",
-    ),
+    "mcp": ("aorta.cli.attribution", "aorta.attribution.server", "mcp.server"),
 }
 _READ_AT_THE_START = (
     *("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "GLIBC_", "COVERAGE_", "PYDANTIC_"),

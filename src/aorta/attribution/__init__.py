@@ -27,11 +27,10 @@ from aorta.attribution.documents import (
     LogTail,
     PastCycle,
     RankEnd,
-    Root,
     finding_document,
     past_cycle,
 )
-from aorta.attribution.events import Reading
+from aorta.attribution.events import Event
 from aorta.attribution.events.reading import read
 from aorta.attribution.evidence import (
     failures_with_times,
@@ -64,7 +63,6 @@ __all__ = [
     "LogTail",
     "PastCycle",
     "RankEnd",
-    "Root",
     "attribute",
     "attribute_request",
 ]
@@ -93,36 +91,36 @@ def _find(evidence: Evidence) -> Finding:
     """From the ends of the logs if they tell enough, else from all of them."""
     logs = readable_sources(evidence)
     everything = [*logs, *kernel_sources(evidence)]
-    reading = read(everything, ends_only=True)
-    finding = conclude(_facts(evidence, logs, reading))
-    if reading.complete or finding.confidence >= TOLD_ENOUGH:
+    events, is_all = read(everything, ends_only=True)
+    finding = conclude(_facts(evidence, logs, events))
+    if is_all or finding.confidence >= TOLD_ENOUGH:
         return finding
-    return conclude(_facts(evidence, logs, read(everything)))
+    return conclude(_facts(evidence, logs, read(everything)[0]))
 
 
 def what_was_said(evidence: Evidence) -> Said:
     """What the cause of a failure says, as the word model reads it."""
     logs = readable_sources(evidence)
-    return said(_facts(evidence, logs, read([*logs, *kernel_sources(evidence)])))
+    return said(_facts(evidence, logs, read([*logs, *kernel_sources(evidence)])[0]))
 
 
-def _facts(evidence: Evidence, logs: list[ReadableLog], reading: Reading) -> Facts:
+def _facts(evidence: Evidence, logs: list[ReadableLog], shown: Sequence[Event]) -> Facts:
     failures = failures_with_times(evidence)
     began = [log.began for log in logs if log.began is not None]
-    written = [event.time for event in reading.events if event.time is not None]
+    written = [event.time for event in shown if event.time is not None]
     placed = in_one_calendar([*began, *written])
     events = named(
         event if event.time is None else replace(event, time=placed[event.time])
-        for event in reading.events
+        for event in shown
         if not is_quiet(event)
     )
     ranks = {log.rank for log in logs if log.rank is not None}
     heard = {log.rank for log in logs if log.rank is not None and log.size}
-    heard |= {event.rank for event in reading.events if event.rank is not None}
+    heard |= {event.rank for event in shown if event.rank is not None}
     nodes = {log.rank: log.node for log in logs if log.rank is not None and log.node}
     nodes |= {failure.rank: failure.node for failure in failures if failure.node}
     return Facts(
-        reading=replace(reading, events=events),
+        events=events,
         failures=failures,
         progress=progress_of(logs),
         stragglers=stragglers(read_dumps(evidence.flight_recorder)),

@@ -1,11 +1,8 @@
 """How this program's services are asked: JSON both ways, credentials that go nowhere else.
 
 Credentials in an address (`http://user:password@host`) are sent as they should be and never shown.
-Redirects are not followed: they would carry a token to another server.
-
-A server that is given no token makes one and puts it where only its user can read it; callers of
-the same user find it there by the address of the server. It is made anew at every start: a stranger
-who took the port meanwhile learned nothing of worth.
+Redirects are not followed: they would carry a token to another server. A server that is given no
+token makes one at every start and puts it where only its user, and callers of that user, find it.
 """
 
 import json
@@ -57,11 +54,12 @@ class JsonClient:
     ) -> Mapping[str, Any]:
         """The JSON object that is answered; whatever else happens is an `HttpError`."""
         where = f"{method} {path.split('?', maxsplit=1)[0]}"
+        found = self._find_token(self.url) if self._find_token and not self._given else None
         try:
             said = read(
                 self.url + path,
                 accept="application/json",
-                authorization=self._authorization(),
+                authorization=f"Bearer {found}" if found else self._given,
                 method=method,
                 body=None if body is None else json.dumps(body).encode(),
                 timeout=timeout,
@@ -79,10 +77,6 @@ class JsonClient:
         if not isinstance(answer, Mapping):
             raise HttpError(f"{where}: the answer is not a JSON object")
         return answer
-
-    def _authorization(self) -> str | None:
-        found = self._find_token(self.url) if self._find_token and not self._given else None
-        return f"Bearer {found}" if found else self._given
 
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})

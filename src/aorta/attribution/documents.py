@@ -115,23 +115,18 @@ _WAYS_TO_EXIT = USER_ERRORS - {_C.SHAPE_MISMATCH} | {
     _C.USER_EXCEPTION, _C.ASSERTION, _C.DATA_ERROR, _C.NAN,
 }  # fmt: skip
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127  # what shells, env and container engines exit with
-# What shells and schedulers call a signal.
-_SPOKEN = {str(signal.strsignal(number)).lower(): number for number in signal.valid_signals()}
-_SPOKEN["out of memory"] = signal.SIGKILL
+# What shells, schedulers and the C library call a signal.
+_SIGNALS = {str(signal.strsignal(number)).lower(): int(number) for number in signal.valid_signals()}
+_SIGNALS |= {each.name.removeprefix("SIG").lower(): each.value for each in signal.Signals}
+_SIGNALS["out of memory"] = signal.SIGKILL.value
 
 
-def signal_number(told: int | str) -> int | None:
-    """A signal's number: of 9, "9", "SIGKILL", "KILL", "Segmentation fault"; else None."""
-    if isinstance(told, int):
-        return told if 1 <= told <= signal.NSIG else None
-    text = told.strip()
+def signal_number(name: str) -> int | None:
+    """A signal's number: of "9", "SIGKILL", "KILL", "Segmentation fault"; else None."""
+    text = name.strip().lower()
     if text.isdigit():
-        return signal_number(int(text))
-    if text.lower() in _SPOKEN:
-        return int(_SPOKEN[text.lower()])
-    name = text.upper().removeprefix("SIG")
-    found = signal.Signals.__members__.get(f"SIG{name}")
-    return None if found is None else int(found)
+        return int(text) if 1 <= int(text) <= signal.NSIG else None
+    return _SIGNALS.get(text.removeprefix("sig"))
 
 
 def _whole(value: object) -> object:

@@ -254,21 +254,15 @@ def _dump(rank: int, data: Mapping[str, Any]) -> Dump:
     for entry in data.get("entries") or ():
         if not entry.get("is_p2p"):
             group = str((entry.get("process_group") or (entry.get("pg_id", ""),))[0])
-            last[group] = max(last.get(group, _NO_CALL), _call(entry), key=lambda c: c.sequence)
+            call = _Call(
+                sequence=int(entry["collective_seq_id"]),
+                operation=str(entry.get("profiling_name", "")).split(":")[-1],
+                sizes=str(entry.get("input_sizes", "")),
+                state=str(entry.get("state", "")),
+                created=int(entry.get("time_created_ns", 0)),
+            )
+            last[group] = max(last.get(group, call), call, key=lambda each: each.sequence)
     return Dump(rank, last, {group: ranks for group, ranks in members.items() if ranks})
-
-
-def _call(entry: Mapping[str, Any]) -> _Call:
-    return _Call(
-        sequence=int(entry["collective_seq_id"]),
-        operation=str(entry.get("profiling_name", "")).split(":")[-1],
-        sizes=str(entry.get("input_sizes", "")),
-        state=str(entry.get("state", "")),
-        created=int(entry.get("time_created_ns", 0)),
-    )
-
-
-_NO_CALL = _Call(-1, "", "", "", 0)
 
 
 def _ranks(value: object) -> tuple[int, ...]:

@@ -258,7 +258,7 @@ def _count_in(line: str) -> _Count | None:
     if saved is not None:
         return _Count("saved", int(saved["step"]), False, True)
     if not any(word in low for word in _COUNTED):
-        return _Count("loss", 1, False, True) if _HF.match(line) else None
+        return _Count("loss", 1, True, True) if _HF.match(line) else None
     metric = _METRIC.search(line) is not None
     for found in _COUNTER.finditer(line):
         if _NO_STEP.search(line[max(0, found.start() - _BEFORE) : found.start()]):

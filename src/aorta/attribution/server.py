@@ -159,10 +159,7 @@ class PathJail:
 
 # ---- attribution as tools for an assistant
 
-_INSTRUCTIONS = (
-    "Says what killed a training job's cycle and whether a restart can help. Start with "
-    "attribute_log on the logs of all ranks."
-)
+_INSTRUCTIONS = "Start with attribute_log on the logs of all ranks of a training job that failed."
 
 
 def create_mcp_server(roots: Sequence[Path], service: JsonClient | None = None) -> "MCPServer":
@@ -216,17 +213,13 @@ _DEAD_AFTER = 60  # seconds of silence after which the kernel asks whether a pee
 def listen(host: str, port: int) -> socket.socket:
     """Port 0 chooses a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as wrong:
+        raise InfrastructureError(f"cannot listen on {host}:{port}: {wrong.strerror}") from None
     # A node that lost its power never hangs up. Connections inherit this.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _DEAD_AFTER)
-    try:
-        listener.bind((host, port))
-    except OSError as wrong:
-        listener.close()
-        raise InfrastructureError(f"cannot listen on {host}:{port}: {wrong.strerror}") from None
-    listener.listen(_BACKLOG)
     return listener
 
 

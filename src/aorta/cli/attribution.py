@@ -211,6 +211,8 @@ def mcp(
     from aorta.core.errors import InfrastructureError
 
     try:
+        from mcp.server import MCPServer  # noqa: F401
+
         from aorta.attribution.client import JsonClient, token_for
         from aorta.attribution.server import (
             Guard,

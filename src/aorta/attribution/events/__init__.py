@@ -1,24 +1,7 @@
 """Patterns and the events they make of a log's lines: who showed what, when, where it stands, and
 whether it is a cause, an echo or an exit. Which event is the cause is decided in `timeline`.
 
-Patterns are data, one TOML file in `rules/` for each system. Each carries lines it must match
-(`hits`) and must not (`misses`), which tests run. Its other keys:
-
-on         "exception": the message of an exception ("Type: message"), of Python or of C++
-           "line": any line; `triggers` are literals, one of which such a line must hold
-           "exit": the sentence of a launcher, shell or scheduler on how a process ended; its groups
-           rank or ranks, code, signal, node tell the rest
-role       root: this can kill a job; cascade: only follows from another rank's failure; waiting:
-           waited in vain for a rank that does not say so (or is the group `blamed`); confirm: names
-           the cause of a death that another fact reports
-certainty  certain: says this class and nothing else; an exception that is less is classified
-stack, source   what the frames, outermost first (`main.py:run > loader.py:read`), and the
-           program's own source line must match: who reads tells whose fault it is
-before     what one of the lines just before must match
-ends_the_rest  true: from this line on a launcher ends the ranks that are left
-whole_message  true: later lines of a message count too; hints there may name other failures
-regex      Python syntax; the groups device, rank, node, file, key, blamed are taken over
-origin     "injected": seen in a failure that was really made; otherwise the page that shows it
+Patterns are data, one TOML file in `rules/` for each system; `rules/README.md` explains their keys.
 """
 
 import re
@@ -26,9 +9,9 @@ import tomllib
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role, signal_number
 from aorta.attribution.logs import ReadableLog
@@ -43,20 +26,8 @@ RULE_FILES = (  # in this order: of patterns that are as sure, the first wins
 )  # fmt: skip
 
 
-def _tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-_Texts = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
-
-
-class PatternAdvice(StrictModel):
-    kind: str
-    text: str
-
-
 class Pattern(StrictModel):
-    """One pattern, as the head of this module explains its keys."""
+    """One pattern, as `rules/README.md` explains its keys."""
 
     id: str
     failure_class: FailureClass = Field(alias="class", strict=False)
@@ -64,21 +35,16 @@ class Pattern(StrictModel):
     regex: str
     role: Role = Field(default=Role.ROOT, strict=False)
     certainty: Certainty = Field(strict=False)
-    triggers: _Texts = ()
+    triggers: list[str] = Field(default=[])
     stack: str | None = None
     source: str | None = None
     before: str | None = None
     ends_the_rest: bool = False
     whole_message: bool = False
-    hits: _Texts
-    misses: _Texts
-    advice: PatternAdvice | None = None
+    hits: list[str]
+    misses: list[str]
+    advice: dict[Literal["kind", "text"], str] | None = None
     origin: str
-
-    @cached_property
-    def says(self) -> tuple[int, bool]:
-        """How much it says: of patterns as sure, one that also knows the place says more."""
-        return self.certainty.weight, not (self.source is None and self.stack is None)
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:
@@ -92,16 +58,12 @@ class Pattern(StrictModel):
         return self.compiled.search(text if self.whole_message else text.partition("\n")[0])
 
 
-class _PatternFile(StrictModel):
-    pattern: Annotated[tuple[Pattern, ...], BeforeValidator(_tuple)]
-
-
 @cache
 def patterns() -> tuple[Pattern, ...]:
     folder = resources.files("aorta.attribution").joinpath("rules")
     texts = (folder.joinpath(f"{name}.toml").read_text(encoding="utf-8") for name in RULE_FILES)
-    files = (_PatternFile.model_validate(tomllib.loads(text)) for text in texts)
-    return tuple(pattern for file in files for pattern in file.pattern)
+    tables = (table for text in texts for table in tomllib.loads(text)["pattern"])
+    return tuple(Pattern.model_validate(table) for table in tables)
 
 
 @cache
@@ -117,9 +79,11 @@ def by_trigger() -> dict[str, list[Pattern]]:
 def pattern_of_exception(
     text: str, source: str = "", stack: str = ""
 ) -> tuple[Pattern, re.Match[str]] | None:
-    """The pattern that says most about an exception: the first of the best certainty."""
+    """The first of the best certainty; of patterns as sure, one that knows the place says more."""
     of_exceptions = (pattern for pattern in patterns() if pattern.on == "exception")
-    by_weight = sorted(of_exceptions, key=lambda pattern: pattern.says, reverse=True)
+    by_weight = sorted(
+        of_exceptions, key=lambda each: (-each.certainty.weight, not (each.source or each.stack))
+    )
     matches = ((pattern, pattern.match(text, source, stack)) for pattern in by_weight)
     return next(((pattern, match) for pattern, match in matches if match is not None), None)
 
@@ -197,24 +161,6 @@ class Event(LogLine):
         return self.failure_class in FROM_OUTSIDE and self.role is Role.ROOT and certain
 
 
-@dataclass(frozen=True)
-class Reading:
-    events: tuple[Event, ...] = ()
-    complete: bool = True  # False: only the ends of the logs were read
-
-    @property
-    def ends(self) -> tuple[RankEnd, ...]:
-        """In the order of writing, log by log. Exits after a launcher's kill are its doing."""
-        told: list[RankEnd] = []
-        ending: set[ReadableLog] = set()
-        for event in sorted(self.events, key=lambda event: event.offset):
-            if event.ends_the_rest:
-                ending.add(event.source)
-            late = event.source in ending
-            told += [replace(end, stopped_by_agent=late) for end in event.ended]
-        return tuple(told)
-
-
 def event_of(
     pattern: Pattern, match: re.Match[str], line: LogLine, source: ReadableLog
 ) -> Event | None:
@@ -228,7 +174,7 @@ def event_of(
         role=pattern.role,
         certainty=pattern.certainty,
         rank=int(groups["rank"]) if "rank" in groups else line.rank,
-        advice=(pattern.advice.kind, pattern.advice.text) if pattern.advice else None,
+        advice=(pattern.advice["kind"], pattern.advice["text"]) if pattern.advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
         sequence=int(number) if number else None,
@@ -258,19 +204,17 @@ def _end(event: Event, groups: dict[str, str]) -> Event | None:
     ranks = _ranks(groups.get("ranks") or groups.get("local") or "") or own
     end = RankEnd(0, code, number, node=groups.get("node"))
     kind, certainty = end.meaning
+    if groups.get("signal", "").lower() == "out of memory":
+        kind, certainty = FailureClass.HOST_OOM, Certainty.CERTAIN
     if ranks:
-        event = replace(
+        return replace(
             event,
-            role=Role.END,
+            role=Role.CONFIRM if kind is FailureClass.HOST_OOM else Role.END,
             failure_class=kind,
             certainty=certainty,
             ended=tuple(replace(end, rank=rank) for rank in ranks),
             rank=ranks[0],
         )
-        if groups.get("signal", "").lower() == "out of memory":
-            oom = {"failure_class": FailureClass.HOST_OOM, "certainty": Certainty.CERTAIN}
-            return replace(event, role=Role.CONFIRM, **oom)
-        return event
     if kind is FailureClass.UNKNOWN or end.was_asked_to_stop:
         return None
     weaker = min(certainty, event.certainty, key=lambda each: each.weight)

@@ -21,7 +21,6 @@ from aorta.attribution.events import (
     QUOTED,
     Event,
     Pattern,
-    Reading,
     Traceback,
     by_trigger,
     event_of,
@@ -77,13 +76,15 @@ def fastest_scanner(literals: Sequence[bytes]) -> Scanner:
         return lambda piece: {at for at, literal in enumerate(literals) if literal in piece}
 
 
-def read(sources: Iterable[ReadableLog], *, ends_only: bool = False) -> Reading:
-    """What the sources show; or the last `TAIL_FIRST` bytes of them all together."""
+def read(
+    sources: Iterable[ReadableLog], *, ends_only: bool = False
+) -> tuple[tuple[Event, ...], bool]:
+    """What the sources show, or the last `TAIL_FIRST` bytes of them; and whether that is all."""
     sources = [source for source in sources if source.size]
     share = TAIL_FIRST // max(1, len(sources))
     begins = [max(0, source.size - share) if ends_only else 0 for source in sources]
     events = (_read(source, begin) for source, begin in zip(sources, begins, strict=True))
-    return Reading(tuple(chain.from_iterable(events)), complete=not any(begins))
+    return tuple(chain.from_iterable(events)), not any(begins)
 
 
 def _read(source: ReadableLog, begin: int) -> tuple[Event, ...]:

@@ -181,10 +181,7 @@ class _Tolerant:
             return b""
 
     def seek(self, offset: int, /) -> int:
-        try:
-            return self._file.seek(offset)
-        except OSError:
-            return 0
+        return self._file.seek(offset)
 
 
 @dataclass(frozen=True)

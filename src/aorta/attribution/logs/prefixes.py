@@ -1,11 +1,9 @@
 """What stands before a line's own text: told apart by its fields, learned from the log where no
 field is typed, and taken off.
 
-Launchers, container engines, schedulers and loggers all write something before what a program says:
-a time, a host, a pod, a pid, a rank, a level, a place in the source. The commonest have a form of
-their own (`_HEAD_FIELDS`). The rest (`node7: `, `worker-0 trainer `) is learned: it is what stands
-before the frames of a log's tracebacks. Lines that are JSON are opened. This module knows text; it
-knows neither files nor failures.
+Launchers, schedulers and loggers write a time, a host, a pid, a rank, a level before what a program
+says. The commonest have a form of their own (`_HEAD_FIELDS`). The rest (`node7: `) is learned: what
+stands before the frames of a log's tracebacks. Lines that are JSON are opened.
 """
 
 import json
@@ -96,7 +94,6 @@ def in_one_calendar(moments: Iterable[float]) -> dict[float, float]:
 
 
 _LEVELS = r"DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|SEVERE|TRACE|EXCEPTION"
-_PLACE = r"[\w./<>-]+:\d+(?::[\w<>.]+)?"
 _RANK_WORDS = (
     r"(?:(?:global[ _]?|world[ _]?)?rank|default|trainer|worker|process|proc|task|replica|PE)"
 )
@@ -136,8 +133,7 @@ _LOGGED_FIELDS = tuple(
         r"(?:stdout|stderr) [FP](?=\s|$)",
         rf"[\[(](?P<level>{_LEVELS}|{_LEVELS.lower()})\s*[\])](?:\s*[:-](?=\s))?",
         rf"(?P<level>{_LEVELS})(?:\s*(?:\||:|-))?(?=\s)",
-        rf"[\[(]{_PLACE}[\])]:?",
-        rf"{_PLACE}\s*(?:\]|-|:|\||>>)(?=\s)",
+        r"[\[(]?[\w./<>-]+:\d+(?::[\w<>.]+)?\s*(?:[\])]:?|(?:-|:|\||>>)(?=\s))",
     )
 )
 _IN_PARENTHESES = re.compile(r"\b(rank|ip|pid|host|node)=([\w.:-]+)")

@@ -20,6 +20,7 @@ from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi import Path as PathParameter
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from prometheus_client import generate_latest
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
@@ -116,7 +117,8 @@ def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) 
 
     @routes.get("/metrics", response_class=Response)
     async def read_metrics() -> Response:
-        return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+        text = generate_latest(metrics.registry)
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     return routes
 
@@ -214,10 +216,9 @@ def _report_of(path: Path) -> CycleReport:
 def _peer_result(answer: dict[str, Any] | None, wl_restart: int) -> dict[str, Any]:
     pending = {"action": "UNKNOWN", "reason": "the analysis is not finished"}
     decision = pending if answer is None else answer["decision"]
-    advice = {"action": decision["action"], "reason": decision["reason"], "source": "aorta"}
     return {
         "result": answer or {},  # what else was found, in our own form
         "status": "in_flight" if answer is None else "completed",
         "wl_restart": wl_restart,
-        "recommendation": advice,
+        "recommendation": {"source": "aorta", **decision},
     }

@@ -1,10 +1,9 @@
 """Many reports of one cycle -> one analysis -> one decision that every reader gets and nothing
 changes.
 
-An analysis starts when the reports are complete: all expected agents are heard, or, uncounted, none
-came for a moment. What comes while it runs starts it once more before the decision is given; what
-comes later is kept and changes nothing. It runs in a process beside the one that answers agents:
-neither a large log nor a file system that hangs nor a crash is felt there.
+An analysis starts when all expected agents are heard, or, uncounted, none came for a moment. What
+comes while it runs starts it once more; what comes later is kept and changes nothing. It runs in a
+process of its own: neither a large log nor a mount that hangs nor a crash is felt by agents.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Annotated, Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from pydantic import Field
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -97,7 +96,9 @@ _LOOKS_AT_ONCE = 256
 def analyse(told: Reported, jail: PathJail, no_progress_limit: int) -> Answer:
     """Finding and decision of a cycle."""
     reports = [CycleReport.model_validate_json(body) for body in told.reports]
-    silent = _silent(_paths_in(reports))
+    paths = {path for report in reports for path in report.log_paths}
+    error_files = {end.error_file for report in reports for end in report.failures}
+    silent = _silent(paths | {path for path in error_files if path})
     evidence = _gather(reports, told, silent, jail)
     result = attribute(evidence, no_progress_limit=no_progress_limit)
     if silent:
@@ -105,12 +106,6 @@ def analyse(told: Reported, jail: PathJail, no_progress_limit: int) -> Answer:
         advice = (*result.decision.advice, Advice("storage", words))
         result = replace(result, decision=replace(result.decision, advice=advice))
     return attribution_document(result)
-
-
-def _paths_in(reports: Iterable[CycleReport]) -> set[str]:
-    """Every path that an analysis of these reports would look at."""
-    told = {path for report in reports for path in report.log_paths}
-    return told | {f.error_file for r in reports for f in r.failures if f.error_file}
 
 
 def _silent(paths: Iterable[str]) -> set[str]:
@@ -246,18 +241,15 @@ class Metrics:
     """What is counted, in the names of the contracts, of this service alone."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.triggers = Counter("aorta_triggers", "Reports received", registry=self._registry)
-        self.analyses = Counter("aorta_analyses", "Analyses run", registry=self._registry)
+        self.registry = CollectorRegistry()
+        self.triggers = Counter("aorta_triggers", "Reports received", registry=self.registry)
+        self.analyses = Counter("aorta_analyses", "Analyses run", registry=self.registry)
         self.decisions = Counter(
-            "aorta_decisions", "Decisions given", ["action"], registry=self._registry
+            "aorta_decisions", "Decisions given", ["action"], registry=self.registry
         )
         self.seconds = Histogram(
-            "aorta_analysis_seconds", "Time of one analysis", registry=self._registry
+            "aorta_analysis_seconds", "Time of one analysis", registry=self.registry
         )
-
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
 
 
 @dataclass

@@ -7,10 +7,10 @@ that is noise, whatever it shouts. And did the cycle fail at all? `causes` order
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from aorta.attribution.documents import Certainty, CycleState, FailureClass, RankEnd, Role
-from aorta.attribution.events import Event, Reading
+from aorta.attribution.events import Event
 from aorta.attribution.evidence import Stragglers
 from aorta.attribution.logs import Piece, ReadableLog, pieces, tail_of
 from aorta.attribution.progress import Progress, steps_in
@@ -40,7 +40,7 @@ class FoundCause:
 class Facts:
     """All that was read about one cycle."""
 
-    reading: Reading
+    events: tuple[Event, ...]
     failures: tuple[RankEnd, ...]
     progress: Progress
     stragglers: Stragglers
@@ -51,6 +51,17 @@ class Facts:
     logs: tuple[ReadableLog, ...] = ()
     world: int | None = None  # how many ranks there are, where the logs tell
     began: float | None = None  # when the first line of any log was written
+
+    @property
+    def told_ends(self) -> list[RankEnd]:
+        """As written, log by log. Exits after a launcher began to end the rest are its doing."""
+        found: list[RankEnd] = []
+        ending: set[ReadableLog] = set()
+        for event in sorted(self.events, key=lambda event: event.offset):
+            if event.ends_the_rest:
+                ending.add(event.source)
+            found += [replace(e, stopped_by_agent=event.source in ending) for e in event.ended]
+        return found
 
     @property
     def places(self) -> dict[int, str]:
@@ -74,7 +85,7 @@ def of_events(events: Sequence[Event], rank: int | None) -> FoundCause:
 
 def by_rank(facts: Facts, role: Role) -> dict[int | None, Event]:
     """The last event of a role that each rank shows, one that blames a rank first."""
-    events = [event for event in facts.reading.events if event.role is role]
+    events = [event for event in facts.events if event.role is role]
     events.sort(key=lambda event: event.blamed is not None)
     known = {(event.source, event.offset) for event in events if event.rank is not None}
     return {
@@ -110,9 +121,8 @@ def is_last_word(event: Event, wrapper: int | None = None) -> bool:
 
 
 def went_on(event: Event) -> bool:
-    """Whether the same rank came further, in the same log, after this: then it tells of another
-    time. A scheduler's or a driver's own statement is no line of a rank: those who are left may
-    print a step or two before they are ended. A link may come back, and ranks tell of it.
+    """Whether the same rank came further, in the same log, after this. After a scheduler's or a
+    driver's own statement, but for a link's, those who are left may print a step or two.
     """
     stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
     above = _bytes(event, max(0, event.offset - LOOK_AROUND), event.offset)
@@ -213,8 +223,7 @@ def how_it_ends(sources: Iterable[ReadableLog]) -> tuple[CycleState, str] | None
     if any(_ended_well(line) for lines in last for line in lines):
         return CycleState.ENDED_WELL, "the log says that it ended well"
     if any(len(steps_in("\n".join(lines))) > 1 for lines in last):
-        words = "the log ends while steps are made: it may still be running"
-        return CycleState.STILL_RUNNING, words
+        return CycleState.STILL_RUNNING, "the log ends amid its steps: it may still be running"
     return None
 
 

@@ -64,7 +64,7 @@ def find_cause(facts: Facts) -> tuple[FoundCause, int]:
 
 
 def _own_causes(facts: Facts) -> list[FoundCause]:
-    shown: set[Who] = {event.who for event in facts.reading.events}
+    shown: set[Who] = {event.who for event in facts.events}
     shown |= {(failure.rank, "") for failure in facts.failures}
     in_order = sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
     return [cause for who in in_order if (cause := _own_cause(who, facts)) is not None]
@@ -76,7 +76,7 @@ def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
     failure = next((f for f in facts.failures if f.rank == rank), None)
     if failure is not None and not failure.failed:
         return None
-    events = [event for event in facts.reading.events if event.who == who]
+    events = [event for event in facts.events if event.who == who]
     if rank is None:  # whether what happened outside counts is asked elsewhere
         events = [event for event in events if event.is_exception or not event.is_outside]
     if failure is not None and not failure.fits_an_exception:
@@ -124,9 +124,9 @@ def _credible(events: Sequence[Event], failure: RankEnd | None) -> list[Event]:
     last = max(fatal, key=lambda event: (not event.is_torn, event.offset), default=None)
     if last is None:
         return lines
-    # Of the exit of some process far above this one went on; a scheduler's word is another's.
-    near = [e for e in lines if not (e.is_end and last.offset - e.offset > _SAME_PLACE)]
-    own = [event for event in near if event.failure_class not in BY_SCHEDULER]
+    # The exit of some process above it is another's, and so is a scheduler's word.
+    after = [e for e in lines if not e.is_end or e.offset > last.offset]
+    own = [event for event in after if event.failure_class not in BY_SCHEDULER]
     return [*(e for e in own if e.certainty.weight > last.certainty.weight), last]
 
 
@@ -165,7 +165,7 @@ def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
 
 def _stack_of(failure: RankEnd, facts: Facts) -> str:
     """Where a rank that hung stood, if its stack was shown: it tells two hangs apart."""
-    events = (e for e in facts.reading.events if e.role is Role.STACK and e.rank == failure.rank)
+    events = (e for e in facts.events if e.role is Role.STACK and e.rank == failure.rank)
     stacks = [event.signature for event in events] if failure.hung else []
     return f" > {max(stacks, key=len)}" if stacks else ""
 
@@ -180,7 +180,7 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
         earlier = failure.time is None or any(_before(f, failure) for f in others)
         return bool(on_their_own) and earlier
     killed = failure.meaning[0] is FailureClass.KILLED
-    waited = any(event.role is Role.WAITING for event in facts.reading.events)
+    waited = any(event.role is Role.WAITING for event in facts.events)
     return (
         killed and waited and any(failure.time is None or _before(f, failure) for f in on_their_own)
     )
@@ -188,7 +188,7 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
 
 def _stood_waiting(rank: int | None, facts: Facts) -> bool:
     """Whether its stack shows this rank in a collective while another hung elsewhere."""
-    shown = {(event.role, event.failure_class, event.rank) for event in facts.reading.events}
+    shown = {(event.role, event.failure_class, event.rank) for event in facts.events}
     in_collective = (Role.STACK, FailureClass.COLLECTIVE_TIMEOUT)
     waiting = {who for role, kind, who in shown if (role, kind) == in_collective}
     hung = {who for role, kind, who in shown if (role, kind) == (Role.ROOT, FailureClass.HANG)}
@@ -241,14 +241,8 @@ def _says_most(cause: FoundCause) -> tuple[int, bool, bool, float]:
 
 def _from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
     """An event from outside that names this job or node, fits in time and explains the exit."""
-    events = [
-        event
-        for event in facts.reading.events
-        if event.is_outside
-        and not went_on(event)
-        and _is_ours(event, facts)
-        and _explains(event, own, facts)
-    ]
+    events = [e for e in facts.events if e.is_outside and not went_on(e)]
+    events = [e for e in events if _is_ours(e, facts) and _explains(e, own, facts)]
     if not events:
         return None
     event = min(events, key=lambda event: (event.time or 0.0, event.node is None))
@@ -272,24 +266,21 @@ def _is_ours(event: Event, facts: Facts) -> bool:
 
 
 def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
-    events = facts.reading.events
     if event.failure_class in BY_SCHEDULER:
-        return not any(_raised_by_itself(e) or _crashed_before(event, e) for e in events)
+        return not any(_fails_by_itself(other, event) for other in facts.events)
     if own is None or own.failure_class in _MAY_BE_HARDWARE:
         return True
     raised = own.failure_class is FailureClass.USER_EXCEPTION
     return raised and _OF_A_DEVICE.search(own.words) is not None
 
 
-def _crashed_before(event: Event, other: Event) -> bool:
-    """Whether a launcher told of a crash before the scheduler's word, which then is clean-up."""
-    if other.source != event.source or other.offset > event.offset:
-        return False
-    return any(end.failed and not end.was_asked_to_stop for end in other.ended)
-
-
-def _raised_by_itself(event: Event) -> bool:
-    """Whether a rank left by an exception of its own: one that a scheduler kills does not."""
+def _fails_by_itself(event: Event, word: Event) -> bool:
+    """Whether a rank left by an exception of its own, or a launcher told of a crash before the
+    scheduler's word, which then is clean-up.
+    """
+    crashed = any(end.failed and not end.was_asked_to_stop for end in event.ended)
+    if crashed and event.source == word.source and event.offset <= word.offset:
+        return True
     of_an_end = event.failure_class in {*FROM_OUTSIDE, FailureClass.KILLED}
     return event.is_exception and event.role is Role.ROOT and not of_an_end and is_fatal(event)
 
@@ -370,7 +361,7 @@ def _silent(facts: Facts) -> FoundCause:
 
 def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     """The cause, or what a confirming event says was behind it."""
-    for event in (event for event in facts.reading.events if event.role is Role.CONFIRM):
+    for event in (event for event in facts.events if event.role is Role.CONFIRM):
         explains = cause.failure_class in HOW_IT_SHOWS
         if event.failure_class is not FailureClass.DISK_FULL:  # which would stop the job
             weak = cause.certainty is Certainty.WEAK
@@ -384,7 +375,7 @@ def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
 def with_told_ends(facts: Facts) -> Facts:
     """The launcher's ends, completed by what launchers and schedulers wrote into the logs."""
     ends = {end.rank: end for end in facts.failures}
-    for told in facts.reading.ends:
+    for told in facts.told_ends:
         known = ends.get(told.rank)
         ends[told.rank] = told if known is None else known.completed_by(told)
     return replace(facts, failures=tuple(ends.values()))

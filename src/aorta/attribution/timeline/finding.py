@@ -86,32 +86,29 @@ def conclude(facts: Facts) -> Finding:
     cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
     root, failure = _root(cause, facts), _failure(cause, facts)
+    frames = failure.causes[0].first.frames if failure.causes else ()
+    own = (event for event in cause.events if event.failure_class is cause.failure_class)
+    advice = next((event.advice for event in own if event.advice), None)
     one_node_of, some_ranks_of = _alone(set(suspects), cause, facts)
     return Finding(
         failure_class=cause.failure_class,
         confidence=round(confidence, 2),
         root=root,
         suspect_ranks=tuple(sorted(suspects)) or ((root.rank,) if root.rank is not None else ()),
-        fingerprint=_fingerprint(cause, failure),
+        fingerprint=digest_of(" > ".join([failure.failure_class or "", *frames, cause.signature])),
         failure=failure,
         summary=_summary(cause),
         first_step=facts.progress.first,
         last_step=facts.progress.last,
         evidence=_evidence(cause, facts),
         cascade=_cascades(facts, set(suspects)),
-        advice=_advice(cause),
+        advice=(Advice(*advice),) if advice else (),
         one_node_of=one_node_of,
         some_ranks_of=some_ranks_of,
         before_first_step=_is_before_first_step(cause, facts),
         made_steps=facts.progress.made,
         basis=basis,
     )
-
-
-def _fingerprint(cause: FoundCause, failure: Failure) -> str:
-    """A short name of the bug, which accidents of host, rank and step do not change."""
-    frames = failure.causes[0].first.frames if failure.causes else ()
-    return digest_of(" > ".join([failure.failure_class or "", *frames, cause.signature]))
 
 
 def _failure(cause: FoundCause, facts: Facts) -> Failure:
@@ -123,7 +120,7 @@ def _failure(cause: FoundCause, facts: Facts) -> Failure:
         # A device reports an assertion at a later call; what was asserted stands in a line.
         asserted = {
             event.signature
-            for event in facts.reading.events
+            for event in facts.events
             if kind is FailureClass.DEVICE_ASSERT is event.failure_class and not event.is_exception
         }
         return Failure(causes=(raised,), words=tuple(sorted(asserted)), failure_class=kind)
@@ -233,7 +230,9 @@ def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
         return None
     if line.source.rank is not None or line.stream:
         return None
-    ends = (end for end in facts.reading.ends if end.failed and not end.ended_by_launcher)
+    ends = [end for end in facts.told_ends if end.failed and not end.ended_by_launcher]
+    if line.is_exception:
+        return next((end for end in ends if end.fits_an_exception), None)
     return next((end for end in ends if end.fits(line.failure_class)), None)
 
 
@@ -255,7 +254,7 @@ def _alone(guilty: set[int], cause: FoundCause, facts: Facts) -> tuple[int | Non
 def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
     """The same by the hosts or pods whose lines show it, or that they came past it."""
     own = (cause.failure_class, Role.ROOT)
-    placed = [event for event in facts.reading.events if event.node]
+    placed = [event for event in facts.events if event.node]
     shown = {event.node for event in placed if (event.failure_class, event.role) == own}
     others = {event.node for event in placed if event.role in FOLLOWS} - shown
     return len(shown | others) if len(shown) == 1 and others else None
@@ -263,7 +262,7 @@ def _one_place_of(cause: FoundCause, facts: Facts) -> int | None:
 
 def _came_past(guilty: set[int], beside: set[int], facts: Facts) -> set[int]:
     """Ranks that came past what stopped these, or of which nothing is known that says otherwise."""
-    followers = {e.rank for e in facts.reading.events if e.role in FOLLOWS and e.rank is not None}
+    followers = {e.rank for e in facts.events if e.role in FOLLOWS and e.rank is not None}
     everybody = set(range(max([*guilty, *facts.ranks]) + 1))
     unheard = set() if facts.heard is None else everybody - facts.heard
     unheard |= {failure.rank for failure in facts.failures if failure.ended_by_launcher}
@@ -338,7 +337,7 @@ def _summary(cause: FoundCause) -> str:
 
 
 def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
-    followers = [event for event in facts.reading.events if event.role in FOLLOWS]
+    followers = [event for event in facts.events if event.role in FOLLOWS]
     chosen = {(e.source.name, e.offset): e for e in [*cause.events[:4], *followers[:3]]}
     offsets: dict[ReadableLog, list[int]] = {}
     for event in chosen.values():
@@ -352,7 +351,7 @@ def _evidence(cause: FoundCause, facts: Facts) -> tuple[EvidenceLine, ...]:
 
 def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
     followers: dict[FailureClass, set[int]] = {}
-    for event in facts.reading.events:
+    for event in facts.events:
         if event.role in FOLLOWS and event.rank is not None and event.rank not in suspects:
             followers.setdefault(event.failure_class, set()).add(event.rank)
     known = suspects.union(*followers.values())
@@ -360,9 +359,3 @@ def _cascades(facts: Facts, suspects: set[int]) -> tuple[Cascade, ...]:
     if stopped:
         followers.setdefault(FailureClass.KILLED, set()).update(stopped)
     return tuple(Cascade(kind, tuple(sorted(ranks))) for kind, ranks in followers.items())
-
-
-def _advice(cause: FoundCause) -> tuple[Advice, ...]:
-    own = (event for event in cause.events if event.failure_class is cause.failure_class)
-    given = next((event.advice for event in own if event.advice), None)
-    return (Advice(*given),) if given else ()
