@@ -68,13 +68,11 @@ def _answer(run: OpenedRun, result: Document, first: Document) -> Headline:
 
 def _place(at: Document) -> str:
     module, file, step = at.text("module"), at.text("file"), at.number("step")
-    occurrence = int(at.number("occurrence") or 1)
     parts = [
         at.text("op"),
         f"in {module}" if module else "",
         f"at {file}:{int(at.number('line') or 0)}" if file else "",
         f"step {int(step)}" if step is not None else "",
-        f"value {occurrence} of this name in it" if occurrence > 1 else "",
     ]
     return ", ".join(part for part in parts if part)
 
