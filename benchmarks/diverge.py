@@ -3,7 +3,7 @@
 `python -m benchmarks diverge` takes the GPU where there is one;
 `python -m benchmarks.diverge cpu` says which, and `python -m benchmarks.diverge cuda cost` measures
 the cost alone. `python -m benchmarks.diverge cpu operation [HOOK]` measures what recording takes of
-the CPU for each call of the dispatcher, on tensors so small that nothing else counts; with the hook
+the CPU for each recorded operation, on tensors so small that nothing else counts; with the hook
 of another checkout, both in turn.
 """
 
