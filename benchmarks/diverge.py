@@ -3,7 +3,7 @@
 `python -m benchmarks diverge` takes the GPU where there is one;
 `python -m benchmarks.diverge cpu` says which, and `python -m benchmarks.diverge cuda cost` measures
 the cost alone. `python -m benchmarks.diverge cpu operation [HOOK]` measures what recording takes of
-the CPU for each call of the dispatcher, on tensors so small that nothing else counts; with the hook
+the CPU for each recorded operation, on tensors so small that nothing else counts; with the hook
 of another checkout, both in turn.
 """
 
@@ -58,20 +58,29 @@ _SMALL = """
     import sys, time
     import torch
     from torch import nn
-    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
     class Count(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            calls[0] += 1
-            return func(*args, **(kwargs or {}))
+        @classmethod
+        def _should_skip_dynamo(cls):
+            return False
 
-    calls, flushed = [0], [0.0]
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            aliases = [one.alias_info for one in func._schema.returns]
+            counted[0] += 1
+            counted[1] += not aliases or aliases[0] is None or aliases[0].is_write
+            return func._op(*args, **(kwargs or {}))
+
+    class Empty(Count):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func._op(*args, **(kwargs or {}))
+
+    how = sys.argv[1]
+    counted, flushed, records = [0, 0], [0.0], [0]
     torch.set_num_threads(1)
-    if sys.argv[1] == "dispatched":
-        Count().__enter__()
-    else:
+    if how != "dispatched":
         import aorta_recorder
-        flush = aorta_recorder.Recorder.flush
+        flush, emit = aorta_recorder.Recorder.flush, aorta_recorder.Recorder.emit
 
         def timed(self):
             began = time.thread_time()
@@ -79,42 +88,64 @@ _SMALL = """
             flushed[0] += time.thread_time() - began
 
         aorta_recorder.Recorder.flush = timed
+        (mode,) = _get_current_dispatch_mode_stack()
+        if how == "counted":  # below the recorder, where its own calls are seen
+            mode.__exit__(None, None, None)
+            Count().__enter__()
+            mode.__enter__()
+    else:
+        Empty().__enter__()
     layer = nn.TransformerEncoderLayer(16, 4, 64, dropout=0.0, batch_first=True)
     model = nn.TransformerEncoder(layer, 4)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     x = torch.randn(2, 4, 16)
-    times = []
-    for _ in range(60):
-        calls[0], flushed[0], began = 0, 0.0, time.thread_time()
+
+    def step():
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
-        times.append(time.thread_time() - began - flushed[0])
-    print(1e6 * min(times[10:]), calls[0])
+
+    times = []
+    for _ in range(10):
+        step()
+    if how == "dispatched":
+        with Count():
+            step()
+    counts = [*counted]
+    counted[:], flushed[0] = [0, 0], 0.0
+    for _ in range(100):
+        before, began = flushed[0], time.thread_time()
+        step()
+        times.append(time.thread_time() - began - (flushed[0] - before))
+    if how == "counted":
+        counts = [count / 100 for count in counted]
+    made = 0
+    if how != "dispatched":
+        recorder = getattr(aorta_recorder.Recorder, "current", None) or aorta_recorder.current()
+        made = recorder.count / 110
+    print(1e6 * min(times), 1e4 * flushed[0], *counts, made)
 """
 
 
 def _operation(out: Path, other: str | None) -> None:
     """The least of many steps, and of turns: whatever else the machine does only adds to it."""
     hooks = {"recorded": str(HOOK), **({"the other hook": other} if other else {})}
-    times: dict[str, list[float]] = {"dispatched": [], **{name: [] for name in hooks}}
-    calls = 1
+    times: dict[str, list[list[float]]] = {"dispatched": [], **{name: [] for name in hooks}}
     for turn in range(3):
         for name, found in times.items():
-            took, counted = _run_script(
-                out / f"{turn}-{name}".replace(" ", "-"), _SMALL, name, hooks.get(name)
-            )
-            found.append(took)
-            calls = int(counted) or calls
-    dispatched, own = min(times["dispatched"]), {}
-    for name in hooks:
-        own[name] = (min(times[name]) - dispatched) / calls
+            place = out / f"{turn}-{name}".replace(" ", "-")
+            found.append(_run_script(place, _SMALL, name, hooks.get(name)))
+    dispatched, _, calls, kernels, _ = min(times["dispatched"])
+    print(f"a step: {calls:.0f} calls of the dispatcher, {dispatched:.0f} us through an empty mode")
+    for name, hook in hooks.items():
+        took, _, _, _, records = min(times[name])
+        flush = min(flushed for _, flushed, *_ in times[name])
+        counted = _run_script(out / f"counted-{name}".replace(" ", "-"), _SMALL, "counted", hook)
         print(
-            f"{name}: {own[name]:.2f} us for each of {calls} calls in a step, beside "
-            f"{dispatched / calls:.2f} that torch takes to hand it to Python and to run it"
+            f"{name}: {(took - dispatched) / records:.2f} us more for each of {records:.0f} "
+            f"recorded operations, and {flush / records:.2f} us to sum them up and write them; "
+            f"{(counted[3] - kernels) / records:.2f} kernels more for each"
         )
-    if other:
-        print(f"of the other hook's: {own['recorded'] / own['the other hook']:.2f}")
 
 
 def main(device: str | None = None, what: str = "all", other: str | None = None) -> None:

@@ -67,7 +67,7 @@ def numbers_of(digest: Any, groups: "list[list[torch.Tensor]]") -> list[list[lis
     for kinds in taken:
         found.append([])
         for kind in kinds:
-            count, lot = numbering.facts[kind][3], numbering.facts[kind][5]
+            count, lot = numbering.facts[kind][3:]
             begin = begins.get(lot, 0)
             begins[lot] = begin + count
             found[-1].append(list(numbers[begin : begin + count]))

@@ -184,24 +184,6 @@ def test_a_program_that_records_nothing_has_no_answer(tmp_path: Path) -> None:
     assert page_answer(tmp_path).startswith("Nothing was recorded, so there is nothing to compare")
 
 
-def test_a_value_of_a_loop_is_named_by_its_turn(tmp_path: Path) -> None:
-    """Without an optimizer nobody counts steps: the first step has them all."""
-    command = script(
-        tmp_path,
-        """
-        import os
-        from aorta.diverge import record
-
-        for turn in range(8):
-            scale = float(os.environ.get("SCALE", "1")) if turn == 4 else 1.0
-            record("scaled", scale * (turn + 0.5))
-        """,
-    )
-    done = aorta("diverge", "-q", "--bad-set", "SCALE=1.5", "--", *command, cwd=tmp_path)
-    assert ", step 0, value 5 of this name in it, rank 0\n" in done.stdout
-    assert ", step 0, value 5 of this name in it" in page_answer(tmp_path)
-
-
 def test_a_good_side_that_records_nothing_is_never_called_the_same(tmp_path: Path) -> None:
     command = script(
         tmp_path,

@@ -42,7 +42,6 @@ class Parting:
     # first values that are apart because of it.
     begins: Operation | None = None
     only_on: str | None = None  # the side that alone does what began it
-    cast: Operation | None = None  # that gave what it reads another type
 
     @property
     def operation(self) -> Operation:
@@ -68,7 +67,6 @@ class Parting:
             "inherited": plain(self.judged.inherited),
             "other_dtype": self.judged.other_type,
             "apart": place_of(self.bad, self.rank) if self.begins else None,
-            "cast": place_of(self.cast, self.rank) if self.cast else None,
             "element": self.bad.element if self.bad.is_of_list else None,
             "inputs": inputs,
             "bad": _side(self.bad),
@@ -236,9 +234,7 @@ class _Blame:
         is_bad = self._is_bad(lone[0])
         known, indices = (self._bad, mine) if is_bad else (self._good, theirs)
         begins = self._that_computes(lone[0], [known[i] for i in sorted(indices)])
-        begun = self._begun(pair, begins)
-        is_cast = lone[0].op == "aten::_to_copy" and begins is not lone[0]
-        return replace(begun, cast=lone[0]) if is_cast else begun
+        return self._begun(pair, begins)
 
     def _that_computes(self, begins: Operation, stretch: Sequence[Operation]) -> Operation:
         """Of equal candidates the first that computes: of one line, or the one that reads a cast
@@ -335,7 +331,6 @@ def place_of(operation: Operation, rank: int) -> dict[str, Any]:
         "file": operation.file or None,
         "line": operation.line or None,
         "step": operation.step,
-        "occurrence": operation.occurrence,
         "rank": rank,
         "index": operation.index,
     }

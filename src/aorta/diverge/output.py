@@ -9,7 +9,6 @@ from aorta.core.errors import Exit
 from aorta.diverge.comparing import PHASES, Comparison, Parting
 from aorta.diverge.request import Sides
 from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
-from aorta.diverge.stream import Operation
 from aorta.engine.events import Reason
 
 SCHEMA = "aorta.diverge/1"
@@ -101,22 +100,16 @@ class DivergeReport:
             found = self.nonfinite.operation
             yield (
                 "  first NaN or infinity: "
-                f"{found.op}{_at(found.module, found.file, found.line)}, {_when(found)}, "
+                f"{found.op}{_at(found.module, found.file, found.line)}, step {found.step}, "
                 f"rank {self.nonfinite.rank}"
             )
-            for parent in self.nonfinite.parents[:4]:
-                digest = parent.outputs[0]
-                yield (
-                    f"    read {parent.op}: {list(digest.shape)} {digest.dtype}, from "
-                    f"{digest.low:.4g} to {digest.high:.4g}"
-                )
             if self.history:
                 yield from history_lines(self.history, self.nonfinite)
         if self.self_parting is not None:
             own = self.self_parting.operation
             yield (
                 "  two runs of the same side part at "
-                f"{own.op}{_at(own.module, own.file, own.line)}, {_when(own)}: not "
+                f"{own.op}{_at(own.module, own.file, own.line)}, step {own.step}: not "
                 "deterministic"
             )
         compared = self.comparison
@@ -157,7 +150,7 @@ def sentence(first: Parting) -> str:
         # Of a draw that is one too many, the numbers of the next one.
         return (
             f"from here on the sides do different things: {who}; the first value apart because of "
-            f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, {_when(bad)}, "
+            f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, step {bad.step}, "
             f"by {judged.difference:.3g}"
         )
     said = (
@@ -167,12 +160,8 @@ def sentence(first: Parting) -> str:
     types = [{d.dtype for d in side.outputs} for side in (bad, good)]
     if types[0] == types[1]:
         return said
-    cast = first.cast
-    made = f", by a cast{_at(cast.module, cast.file, cast.line)}" if cast is not None else ""
     bad_type, good_type = (", ".join(sorted(kinds)) for kinds in types)
-    return (
-        f"computes in {bad_type} on the bad side and in {good_type} on the good side{made}; {said}"
-    )
+    return f"computes in {bad_type} on the bad side and in {good_type} on the good side; {said}"
 
 
 def _parting_lines(first: Parting) -> Iterator[str]:
@@ -180,7 +169,7 @@ def _parting_lines(first: Parting) -> Iterator[str]:
     of_list = f", tensor {at.element + 1} of its list" if at.is_of_list else ""
     yield (
         f"  {at.op} ({PHASES[at.phase]}{of_list}){_at(first.module, at.file, at.line)}, "
-        f"{_when(at)}, rank {first.rank}"
+        f"step {at.step}, rank {first.rank}"
     )
     yield f"  {sentence(first)}"
     for name, operation in (("bad", first.bad), ("good", first.good)):
@@ -207,9 +196,3 @@ def _rank_lines(found: RankParting) -> Iterator[str]:
 def _at(module: str | None, file: str | None, line: int | None) -> str:
     words = f" in {module}" if module else ""
     return f"{words} at {file}:{line}" if file else words
-
-
-def _when(operation: Operation) -> str:
-    if operation.occurrence == 1:
-        return f"step {operation.step}"
-    return f"step {operation.step}, value {operation.occurrence} of this name in it"

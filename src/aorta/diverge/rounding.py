@@ -39,11 +39,9 @@ _REQUESTED = 5.0
 # length between 64 and 32,768; both sides are, and the slack comes on top.
 _OF_A_SUM = 8.0
 _PRODUCTS = re.compile(r"(ba|a)?dd(b|)m[mv]|b?m[mv]|v?dot|matmul|linear|_(scaled|grouped)_mm")
-_CONVOLUTIONS = ("convolution", "conv", "cudnn_conv", "mkldnn_conv", "miopen_conv")
 _STEEP = re.compile(r"exp(2|m1|)|_?(log_)?softmax|pow|sinh?|cosh?|tan")
-_ADDITIONS = frozenset(["add", "sub", "rsub"])
 _MOST_STEEP = 30.0  # of an operation that nothing else is known of
-_SUMS = frozenset(["sum", "mean", "cumsum"])
+_SUMS = frozenset(["add", "sub", "rsub", "sum", "mean", "cumsum"])
 _NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
 _WHOLE = ("int", "uint", "bool")
 _DISCRETE = re.compile(
@@ -63,7 +61,10 @@ def difference(a: Digest, b: Digest, *, typical: bool = False) -> float:
     ends = [_parting(a.low, b.low, scale), _parting(a.high, b.high, scale)]
     if typical and math.inf not in (*parted, *ends):
         squares = math.fsum(part * part for part in parted)
-        return max(math.sqrt(squares / max(1, len(parted))), _parting(_scale(a), _scale(b), scale))
+        return max(
+            math.sqrt(squares / max(1, len(parted))),
+            _parting(_scale(a), _scale(b), scale),
+        )
     worst = max((*parted, *ends))
     if worst > 0 or scale == 0 or not a.is_finite:
         return worst
@@ -161,12 +162,7 @@ def judge(
         if inherited == 0 or not a.dtype.startswith(_WHOLE)
     ]
     apart, cancelled = max(parted, key=lambda one: one[0] / one[1], default=(0.0, 1.0))
-    both = (epsilon(bad), epsilon(good))
-    if any_type:
-        kinds = (kind for op in (bad, good) for _, kind, _ in op.input_shapes)
-        least = max(*both, *(EPSILON.get(kind, 0.0) for kind in kinds))
-    else:
-        least = min(both)
+    least = (max if any_type else min)(epsilon(bad), epsilon(good))
     own = least * roundings(bad, inputs, least) + 2 * inherited * _steepness(bad, inputs)
     own = max(own * cancelled, learned)
     slack = _TYPICAL_SLACK if any_type else _SLACK
@@ -200,12 +196,10 @@ def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherit
     """
     if inherited == 0 or not _NORMALISED_UPDATES.fullmatch(_short(operation)):
         return 0.0
-    found = 0.0
-    for before, after in zip(inputs, operation.outputs, strict=False):
-        if before is None or before.size != after.size:
-            continue
-        found = max(found, difference(before, after))
-    return found
+    pairs = zip(inputs, operation.outputs, strict=False)
+    return max(
+        (difference(a, b) for a, b in pairs if a is not None and a.size == b.size), default=0.0
+    )
 
 
 def epsilon(operation: Operation) -> float:
@@ -232,8 +226,8 @@ def roundings(operation: Operation, inputs: Sequence[Digest | None], least: floa
     """By how many roundings of the precision `least` its result may be off if its inputs are
     exact.
     """
-    name, length = _short(operation), _sum_length(operation)
-    steep = 1.0 if name in _ADDITIONS else _steepness(operation, inputs)
+    length = _sum_length(operation)
+    steep = _steepness(operation, inputs)
     if length <= 1:
         return steep
     # Of each product or sum one rounding more, in the precision in which it is accumulated.
@@ -250,11 +244,6 @@ def _sum_length(operation: Operation) -> int:
         return (
             max(1, matrices[0][-1]) if matrices else max((math.prod(s) for s in shapes), default=1)
         )
-    if name.startswith(_CONVOLUTIONS) and len(shapes) >= 2:
-        length = max((math.prod(shape[1:]) for shape in shapes[1:3] if len(shape) > 2), default=1)
-        # The gradient of a weight is a sum over all places of all images.
-        places = math.prod(shapes[0]) // max(1, shapes[0][1]) if len(shapes[0]) > 2 else 1
-        return max(1, length, places if name.endswith("backward") else 1)
     if name.startswith(("_foreach_", "_fused_")) and "norm" not in name:
         return 1
     sizes = [d.size for d in operation.outputs if d.size and d.dtype in EPSILON]
@@ -277,7 +266,7 @@ def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
         steep = math.prod(sizes) * math.sqrt(_sum_length(operation)) / out
     elif _STEEP.fullmatch(name):
         steep = max(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in read)
-    elif name in _ADDITIONS or name in _SUMS:
+    elif name in _SUMS:
         steep = largest / out
     else:
         steep = min(largest / out, _MOST_STEEP)

@@ -14,7 +14,6 @@ from aorta.diverge.rounding import outputs_apart
 from aorta.diverge.stream import Digest, Operation, Stream, plain
 
 _STEPS_BEFORE = 20
-_MOST_MODULES = 64
 _SHOWN_MODULES = 8
 _SHOWN_STEPS = 5
 _NUMBERS = ("float", "bfloat", "complex")
@@ -84,7 +83,7 @@ class Magnitudes:
 
 def magnitude_history(streams: Sequence[Stream], found: NonFinite) -> tuple[Magnitudes, ...]:
     """The twenty steps before the first NaN or infinity, and its own up to there, by module in the
-    order of the program. Of very many modules, those whose numbers grew most.
+    order of the program.
     """
     (stream,) = (s for s in streams if s.rank == found.rank)
     end = found.operation
@@ -101,9 +100,7 @@ def magnitude_history(streams: Sequence[Stream], found: NonFinite) -> tuple[Magn
         for (module, step), both in largest.items()
     ]
     order = list(dict.fromkeys(module for module, _ in largest))
-    kept = _grown(history, end.module)[:_MOST_MODULES]
-    chosen = (one for one in history if one.module in kept)
-    return tuple(sorted(chosen, key=lambda one: (order.index(one.module), one.step)))
+    return tuple(sorted(history, key=lambda one: (order.index(one.module), one.step)))
 
 
 def _size(operation: Operation) -> tuple[float, float]:

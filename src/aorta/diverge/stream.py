@@ -4,7 +4,6 @@ import json
 import math
 from array import array
 from binascii import a2b_base64
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -79,9 +78,6 @@ class Operation:
     is_random: bool = False
     tf32: bool = False  # it may have rounded what it read to ten bits
     element: int = 0  # which one of a list
-    # Which value of this name in its step, for `aorta.diverge.record`: a program without an
-    # optimizer has one step only.
-    occurrence: int = 1
 
     @property
     def is_of_list(self) -> bool:
@@ -165,7 +161,6 @@ class _Reader:
         self.shared: list[Any] = []  # what the records refer to by number
         self._first: dict[int, int] = {}  # operation of a record
         self._lists: set[int] = set()  # records with one operation for each of their results
-        self._values: Counter[tuple[int, str]] = Counter()  # of `record`: step and name
 
     def read(self, line: Mapping[str, Any]) -> None:
         self.rank = self.rank if line["rank"] is None else line["rank"]
@@ -225,15 +220,8 @@ class _Reader:
                 is_random,
                 tf32,
                 element,
-                self._occurrence(step, op),
             )
             self.operations.append(operation)
-
-    def _occurrence(self, step: int, op: str) -> int:
-        if not op.startswith("record::"):
-            return 1
-        self._values[step, op] += 1
-        return self._values[step, op]
 
     def _writer(self, written: int) -> Writer:
         record, result = written & _RECORD, written >> _RECORD.bit_length()

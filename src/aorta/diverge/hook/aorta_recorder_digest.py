@@ -68,19 +68,16 @@ def _of_small(copies: list[Any], _sizes: list[int]) -> Any:
 
 def _of_ragged(copies: list[Any], sizes: list[int]) -> Any:
     flat = _doubles(copies)
-    lengths = _lengths(sizes, flat.device)
-    starts = lengths.cumsum(0) - lengths
-    samples = _samples(flat, starts, lengths)
+    lengths, starts, samples = _segments(sizes, flat.device)
     weighed = flat * _weights(starts, lengths, len(flat))
-    return _rows((flat * flat, flat, flat, flat, weighed), samples, lengths)
+    return _rows((flat * flat, flat, flat, flat, weighed), flat[samples], lengths)
 
 
 def _of_even(copies: list[Any], sizes: list[int]) -> Any:
     """Of sizes that are whole rows: first the rows, on which all of a GPU works at once."""
     flat = _doubles(copies)
-    lengths = _lengths(sizes, flat.device)
-    starts = lengths.cumsum(0) - lengths
-    samples = _samples(flat, starts, lengths)
+    lengths, starts, places = _segments(sizes, flat.device)
+    samples = flat[places]
     rows, lengths = flat.view(-1, _ROW), lengths // _ROW
     low, high = torch.aminmax(rows, dim=1)
     squares, totals = torch.linalg.vector_norm(rows, dim=1).square_(), rows.sum(1)
@@ -89,9 +86,14 @@ def _of_even(copies: list[Any], sizes: list[int]) -> Any:
     return _rows((squares, totals, low, high, weighed), samples, lengths)
 
 
-def _lengths(sizes: list[int], device: Any) -> Any:
-    """On the device, without waiting for what it computes."""
-    return torch.tensor(sizes, device="cpu").to(device, non_blocking=True)
+def _segments(sizes: list[int], device: Any) -> list[Any]:
+    """Lengths, starts and places of samples, found out on the CPU: each would be a launch."""
+    lengths = torch.tensor(sizes, device="cpu")
+    starts = lengths.cumsum(0) - lengths
+    strides = lengths // SAMPLES
+    strides -= (strides > ONE_COLUMN).long()
+    samples = starts[:, None] + strides[:, None] * torch.arange(SAMPLES, device="cpu")
+    return [one.to(device, non_blocking=True) for one in (lengths, starts, samples)]
 
 
 def _weights(starts: Any, lengths: Any, size: int) -> Any:
@@ -99,13 +101,6 @@ def _weights(starts: Any, lengths: Any, size: int) -> Any:
     begins = torch.repeat_interleave(starts, lengths, output_size=size)
     places = torch.arange(size, device=begins.device).sub_(begins)
     return places.remainder_(_WEIGHTS).add_(1)
-
-
-def _samples(flat: Any, starts: Any, lengths: Any) -> Any:
-    every = torch.arange(SAMPLES, device=flat.device)
-    strides = lengths // SAMPLES
-    strides -= (strides > ONE_COLUMN).long()
-    return flat[starts[:, None] + strides[:, None] * every]
 
 
 def _rows(values: tuple[Any, ...], samples: Any, lengths: Any) -> Any:

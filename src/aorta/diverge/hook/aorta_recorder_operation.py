@@ -112,6 +112,7 @@ class OperationSignature:
     def __init__(self, func: Any) -> None:
         schema = func._schema
         self._tensor, self._parameter = torch.Tensor, torch.nn.Parameter
+        self._types = frozenset((torch.Tensor, torch.nn.Parameter))
         # What its own `__call__` calls, for the same arguments.
         call = func._op if type(func) is torch._ops.OpOverload else func
         self.name: str = schema.name
@@ -158,6 +159,8 @@ class OperationSignature:
                 kind = type(value)
                 if kind is tensor or kind is parameter:
                     found.append(value)
+                elif kind is list and self._types.issuperset(map(type, value)):
+                    found += value
                 elif value is not None:
                     self._add_tensors(found, (value,))
         if kwargs:

@@ -6,13 +6,12 @@ here runs once for each call of the dispatcher, most of which are views: what ca
 operation, a shape or a line is found out once.
 """
 
-import gc
 import importlib
 import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aorta.diverge.hook.aorta_recorder import Place, Recorder, Written, is_users
@@ -69,21 +68,14 @@ def digests_of(recorder: Recorder) -> Digests:
     return digests
 
 
-class _ModuleCall(NamedTuple):
-    """A module that is being called."""
-
-    name: str
-    names: dict[int, str]  # of all modules of its root
-    frame: int  # of the call, as `id` has it
-    line: tuple[str, int]  # the user's, above it
-
-
 class _Places:
     """Where in the program an operation stands: module, phase, step; by torch's global hooks."""
 
     def __init__(self) -> None:
         self.phase = "f"
-        self._calls: list[_ModuleCall] = []
+        # Of each module that is being called: its name, the names of all modules of its root, the
+        # frame of the call as `id` has it, and the user's line above it.
+        self._calls: list[tuple[str, dict[int, str], int, tuple[str, int]]] = []
         self._call_code = torch.nn.Module._call_impl.__code__
         self._roots: dict[int, tuple[Any, dict[int, str]]] = {}
         self._parameters: dict[int, str] = {}
@@ -105,13 +97,13 @@ class _Places:
 
     def _enter(self, module: Any, _args: Any) -> None:
         calls = self._calls
-        is_inside = calls and id(module) in calls[-1].names
-        names = calls[-1].names if is_inside else self._names_of(module)
+        is_inside = calls and id(module) in calls[-1][1]
+        names = calls[-1][1] if is_inside else self._names_of(module)
         frame: Any = sys._getframe(1)
         while frame is not None and frame.f_code is not self._call_code:
             frame = frame.f_back
         name = names.get(id(module)) or type(module).__name__
-        calls.append(_ModuleCall(name, names, id(frame), self._line(frame and frame.f_back)))
+        calls.append((name, names, id(frame), self._line(frame and frame.f_back)))
 
     def _leave(self, _module: Any, _args: Any, _output: Any) -> None:
         if self._calls:
@@ -130,7 +122,7 @@ class _Places:
         """Of the operation that is called now. Backward stands where its forward one stood."""
         if self._graph_task() != -1:
             return self._of_backward() or ("b", "", *self._line(sys._getframe(_OWN_FRAMES)))
-        module = self._calls[-1].name if self._calls else ""
+        module = self._calls[-1][0] if self._calls else ""
         file, line = self._line(sys._getframe(_OWN_FRAMES))
         if self._is_graded():
             # The first since its node came about is the one: another that follows may have no node
@@ -169,8 +161,8 @@ class _Places:
                 is_users_own = users[file] = is_users(file, self._ours)
             if is_users_own:
                 return file, frame.f_lineno
-            if code is call_code and self._calls and self._calls[-1].frame == id(frame):
-                return self._calls[-1].line
+            if code is call_code and self._calls and self._calls[-1][2] == id(frame):
+                return self._calls[-1][3]
             frame = frame.f_back
         return "", 0
 
@@ -184,10 +176,6 @@ class _Places:
         recorder = Recorder.current
         if recorder is not None:
             recorder.next_step()
-            if recorder.step == 1:
-                # what stays is the program and its libraries: with it set aside, the collections
-                gc.collect()
-                gc.freeze()  # that recording brings about need not go through all of torch
         self._of_node.clear()
 
     def _record_parameters(self, optimizer: Any, what: str) -> None:
@@ -220,12 +208,13 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Views and what is not to be recorded run as they are."""
-        kwargs, recorder = kwargs or {}, Recorder.current
+        recorder = Recorder.current
         # Torch keeps every operation as long as the process lives.
         signature = self._signatures.get(id(func)) or self._signature(func)
         is_recorded = signature.computes
         if recorder is None or recorder.paused or not (is_recorded or recorder.runs_otherwise):
-            return signature.call(*args, **kwargs)
+            return signature.call(*args, **kwargs) if kwargs else signature.call(*args)
+        kwargs = kwargs or {}
         is_recorded = is_recorded and recorder.is_on
         if is_recorded and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
