@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, say_plan
 
 if TYPE_CHECKING:
     from aorta.engine.events import Event, Listener
@@ -63,9 +63,11 @@ def _variables(side: str) -> options.Decorator:
 @options.output("diverge")
 @options.running_trials
 @options.resumable
+@click.option("--dry-run", is_flag=True, help="Say what would run, and write nothing.")
 @options.displaying
 @options.command_words("[RUN_DIR] [-- COMMAND...]")
 def command(
+    dry_run: bool,
     bad_set: tuple[str, ...],
     good_set: tuple[str, ...],
     good_mitigations: str,
@@ -88,7 +90,7 @@ def command(
     130/143 interrupted (resume with --resume).
     """
     from aorta.diverge.output import SCHEMA
-    from aorta.diverge.request import DivergeRequest, parse_steps
+    from aorta.diverge.request import DivergeRequest, parse_steps, plan_lines
     from aorta.diverge.running import diverge
     from aorta.engine.events import Reason
 
@@ -103,6 +105,9 @@ def command(
         resume=options.resume_from(given),
         **given,
     )
+    if dry_run:
+        say_plan(plan_lines(request))
+        return
     report = diverge(request, lambda: _listeners(display))
     if report.ended is not Reason.DONE:
         again = f"aorta diverge --resume {shlex.quote(str(report.run_dir))}"

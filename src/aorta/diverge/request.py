@@ -1,6 +1,7 @@
 """Every option of a comparison, and the two sides that follow from them or from a run directory."""
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -173,6 +174,17 @@ class DivergeRequest:
             "seed": self.seed,
             "between ranks": self.between_ranks,
         }
+
+
+def plan_lines(request: DivergeRequest) -> Iterator[str]:
+    """What would run, for people; nothing is run or written."""
+    known = request.known
+    command = known.bad.config.get("command", known.bad.workload)
+    other = request.good_words or (known.good.words if known.good else "")
+    yield f"command  {command if isinstance(command, str) else shlex.join(command)}"
+    yield f"  in     {known.bad.base}"
+    yield f"  bad    {known.bad.words or 'as it is'}"
+    yield f"  good   {other or 'none: first NaN, and whether it repeats its own numbers'}"
 
 
 # -- what another run found out --------------------------------------------------------------------
