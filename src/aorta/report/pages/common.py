@@ -145,6 +145,7 @@ def own_words_page(
     result: Document,
     *,
     picture: Figure | None = None,
+    lead: Sequence[Section] = (),
     sections: Sequence[Section] = (),
     tone: Tone | None = None,
 ) -> Page:
@@ -163,6 +164,7 @@ def own_words_page(
         facts=FactRows(usual_facts(run)),
         picture=picture,
         sections=[
+            *lead,
             *listing_section("In its own words", "What it printed", printed),
             *sections,
             *next_section(result, "What to do now"),

@@ -1,7 +1,6 @@
 """`aorta solve`: what fails, what makes it stop, what brought it, and what each stage came to."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -73,31 +72,26 @@ def page(run: OpenedRun) -> Page:
     documents = run.documents
     result = documents.section("result")
     reduced = replace(run, documents=documents.section("reduced"), trials=())
-    shrinking = reduce.picture_of([t for t in reduce.tracks_of(reduced) if t.final < t.initial])
-    texts = (
-        ("What fails", "What it printed last", "failure"),
-        ("The smallest reproducer", "run_repro.sh", "command"),
-        ("What it changed", "culprit.diff", "patch"),
-    )
+    moved = [track for track in reduce.tracks_of(reduced) if track.final < track.initial]
+    strip = _strip(run)
     return own_words_page(
         run,
         result,
-        picture=_strip(run),
+        picture=reduce.picture_of(moved),
+        lead=_texts(run, ("What fails", "What it printed last", "failure")),
         sections=[
-            *(
-                section
-                for title, name, key in texts
-                for section in listing_section(title, name, _lines(documents.array(key)))
-            ),
+            *_texts(run, ("The smallest reproducer", "run_repro.sh", "command")),
             *reduce.remaining(reduced),
-            *([Section("How it shrank", [shrinking])] if shrinking else []),
+            *_texts(run, ("What it changed", "culprit.diff", "patch")),
+            *([Section("Every trial", [strip])] if strip else []),
             *_stages(result.rows("stages") or documents.rows("stages")),
         ],
     )
 
 
-def _lines(texts: Sequence[object]) -> list[TextLine]:
-    return [TextLine(str(text)) for text in texts]
+def _texts(run: OpenedRun, section: tuple[str, str, str]) -> list[Section]:
+    title, name, key = section
+    return listing_section(title, name, [TextLine(str(line)) for line in run.documents.array(key)])
 
 
 def _strip(run: OpenedRun) -> Figure | None:
