@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from aorta.cli.options import stacked
 from aorta.cli.printing import print_json, say
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -81,8 +80,7 @@ class Access:
 
         if no_token and token_file is not None:
             raise UsageError("--no-token and --token-file exclude each other")
-        self.shown = read_token(token_file)  # what was given: shown to other services too
-        self.token = None if no_token else self.shown or new_token()
+        self.token = None if no_token else read_token(token_file) or new_token()
         self._made = token_file is None and not no_token
 
     @contextmanager
@@ -101,18 +99,6 @@ class Access:
         yield
 
 
-server_token_options = stacked(
-    click.option(
-        "--token-file", type=_FILE, help="File holding the bearer token every request must carry."
-    ),
-    click.option(
-        "--no-token",
-        is_flag=True,
-        help="Let everybody ask who reaches the port: for callers that can send no token.",
-    ),
-)
-
-
 @click.command("attrsvc")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=50050, show_default=True)
@@ -127,7 +113,14 @@ server_token_options = stacked(
 @click.option(
     "--db", default="attrsvc.sqlite", show_default=True, help="SQLite file, or a database URL."
 )
-@server_token_options
+@click.option(
+    "--token-file", type=_FILE, help="File holding the bearer token every request must carry."
+)
+@click.option(
+    "--no-token",
+    is_flag=True,
+    help="Let everybody ask who reaches the port: for callers that can send no token.",
+)
 @click.option(
     "--rate-limit",
     type=click.FloatRange(min=0),
@@ -175,13 +168,6 @@ def attrsvc(
 
 @click.command("mcp")
 @click.option(
-    "--transport", type=click.Choice(["stdio", "http"]), default="stdio", show_default=True
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on (http).")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=50052, show_default=True, help="(http)"
-)
-@click.option(
     "--allowed-root",
     "roots",
     multiple=True,
@@ -192,52 +178,25 @@ def attrsvc(
 @click.option(
     "--service-url", help="An attribution service (aorta attrsvc) that get_decision asks."
 )
-@server_token_options
-def mcp(
-    transport: str,
-    host: str,
-    port: int,
-    roots: tuple[Path, ...],
-    service_url: str | None,
-    token_file: Path | None,
-    no_token: bool,
-) -> None:
-    """Offer attribution (attribute_log, get_decision) over MCP.
+@click.option("--token-file", type=_FILE, help="File holding the token that is shown to it.")
+def mcp(roots: tuple[Path, ...], service_url: str | None, token_file: Path | None) -> None:
+    """Offer attribution (attribute_log, get_decision) over MCP on stdin and stdout.
 
-    --token-file: asked of callers (http) and shown to the service; without it both find the token
-    that a server of yours made. Exit codes: 0 the client went away or it was stopped, 2 the command
-    line is wrong, 5 the port is taken or the extra `mcp` is missing.
+    Without --token-file the token is found that a service of yours made. Exit codes: 0 the client
+    went away or it was stopped, 2 the command line is wrong, 5 the extra `mcp` is missing.
     """
     from aorta.core.errors import InfrastructureError
 
     try:
         from mcp.server import MCPServer  # noqa: F401
 
-        from aorta.attribution.client import JsonClient, token_for
-        from aorta.attribution.server import (
-            Guard,
-            RateLimit,
-            create_mcp_server,
-            leave,
-            listen,
-            serve,
-            url_of,
-        )
+        from aorta.attribution.client import JsonClient, read_token, token_for
+        from aorta.attribution.server import create_mcp_server
     except ImportError as missing:
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[mcp]"
         ) from None
-    access = Access(token_file, no_token)
     service = None
     if service_url:
-        service = JsonClient(service_url, access.shown, find_token=token_for)
-    server = create_mcp_server(roots, service)
-    if transport == "stdio":
-        server.run("stdio")
-        return
-    app = Guard(server.streamable_http_app(host=host), token=access.token, limit=RateLimit(0))
-    listener = listen(host, port)
-    with access.announced(host, listener.getsockname()[1]):
-        say(f"aorta: MCP server at {url_of(listener)}/mcp")
-        serve(app, listener)
-    leave()
+        service = JsonClient(service_url, read_token(token_file), find_token=token_for)
+    create_mcp_server(roots, service).run("stdio")
