@@ -63,7 +63,7 @@ _JOINS = {
         rf"{_SPACE}*",
         Join.LABELLED: rf"(?:{_SPACE}#?[0-9]{{1,2}})?{_SPACE}{{0,8}}:[*]{{0,2}}{_SPACE}*",
         Join.CELL: rf"{_SPACE}{{0,60}}{_BAR}{_SPACE}{{1,8}}",
-        Join.LISTED: rf",\s{{0,4}}(?=[bru]?{_QUOTE})",
+        Join.LISTED: rf",\s{{0,20}}(?=[bru]?{_QUOTE})",
         Join.TOLD: rf"{_WHOSE}?(?:{_SPACE}+(?:is|was|are|as|be|to)(?:{_SPACE}|:)+"
         rf"(?:(?:now|set|changed)(?: to)?{_SPACE}+)?|{_SPACE}*(?:-+>|\u2192){_SPACE}*)"
         rf"|{_WHOSE}{_SPACE}*(?::|(?<=\s)=){_SPACE}*|\((?=[bru]?{_QUOTE})",
@@ -260,7 +260,7 @@ _ENCLOSED = {
 }
 # A tag or an anchor of YAML, a default of a shell, a field of JSON, a here-string.
 _BEFORE_VALUE = re.compile(
-    rf"(?:[!&][\w!.:/\-]*[ \t]+)+|\$\{{\w+:?[\-=]|<<<[ \t]*"
+    rf"\\\r?\n\s*|(?:[!&][\w!.:/\-]*[ \t]+)+|\$\{{\w+:?[\-=]|<<<[ \t]*"
     rf"|\{{\s*{_QUOTE}?value{_QUOTE}?\s*[:=]\s*"
 )
 _HEADING = re.compile(

@@ -60,7 +60,7 @@ _RULES = (
         r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhttps?\s[^\n]{0,200}?-a\s+(?=\S+:)"
         r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])"
         r"|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
-        r"|\bopenssl\b[^\n]{0,200}?\bpass:)"
+        r"|\bopenssl\b[^\n]{0,200}?(?:\bpass:|\s-k\s+)|\bssh-keygen\b[^\n]{0,200}?\s-N\s+)"
         r"[\"']?(?P<value>[^\s\"']+)"
         r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
         r"(?P<key>(?=[\w.]*[0-9])[A-Za-z0-9_.\-]{12,})"
@@ -69,7 +69,7 @@ _RULES = (
         r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
         r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
         "oathtool|curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
-        "passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
+        "openssl|ssh-keygen|passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
     ),
     _login(
         rf"\b(?:{_PAIRS}|\w*authentication)"
