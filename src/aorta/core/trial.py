@@ -60,6 +60,7 @@ class WatchedPattern:
     stream: str = "both"  # stdout | stderr | both
     stop: bool = True  # the first match ends the trial
     keep_last: bool = False  # report the last match instead of the first: for numbers that go on
+    keep_all: bool = False  # beside `keep_last`: with the first group of every match
 
 
 @dataclass(frozen=True)
@@ -128,10 +129,12 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
+    every: tuple[str, ...] = ()  # first groups of all matches; of a long run the last ones
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Match":
-        return cls(**{**content, "groups": tuple(content["groups"])})
+        every = tuple(content.get("every", ()))
+        return cls(**{**content, "groups": tuple(content["groups"]), "every": every})
 
 
 @dataclass(frozen=True)

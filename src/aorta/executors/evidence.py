@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ TAIL = 32 * 1024
 # Of CPU for one scan of one window: a pattern that needs more backtracks for ever.
 PATTERN_SECONDS = 2.0
 _LINE = 400
+_MOST_KEPT = 8192
 
 
 def read_end(path: Path, most: int) -> bytes:
@@ -53,6 +55,8 @@ class CompiledPattern:
         self.regex = re.compile(self.text.encode())
         self.stop: bool = pattern["stop"]
         self.keep_last: bool = pattern["keep_last"]
+        self.keep_all: bool = pattern["keep_all"]
+        self.every = deque[str](maxlen=_MOST_KEPT)
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again
@@ -148,6 +152,8 @@ class WatchedStream:
                         self._held = True
                         matches.pop()
                     found = matches[-1] if matches else None
+                    if pattern.keep_all:
+                        pattern.every.extend(_text(match[1] or b"") for match in matches)
                 else:
                     found = pattern.regex.search(self._window, start)
         except SlowPatternError:
@@ -165,6 +171,7 @@ class WatchedStream:
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
             "at": self.last_at,
+            "every": list(pattern.every),
         }
         return pattern.stop
 
