@@ -34,6 +34,7 @@ from aorta.core.templates import CANNOT_EXECUTE, progress_in, said_in, why_not_s
 from aorta.core.trial import SIGNALLED, Outcome, TrialEnd, Watch, WatchedPattern
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
+_FEWEST = 8  # numbers that tell a trend
 Stream = Literal["stdout", "stderr", "both"]
 
 ANOTHER_FAILURE = "another failure: "
@@ -253,12 +254,10 @@ class MetricOracle(_Oracle):
         if self.file is not None and problem is not None:
             return _error(str(problem))
         value = self.value_of(end)
-        if value is None and (end.failed or end.timed_out):
-            return None
-        if value is None and self.relative:
+        if value is None and self.relative and not end.failed and not end.timed_out:
             return Classified(Outcome.CLEAN, "too few numbers to tell late ones from early ones")
         if value is None:
-            return _error("the metric is missing")
+            return None if end.failed or end.timed_out else _error("the metric is missing")
         if not math.isfinite(value):
             return Classified(Outcome.OTHER, f"the metric is {value}")
         bad = self.is_bad(value)
@@ -290,15 +289,9 @@ class MetricOracle(_Oracle):
         return odds > 0 if abs(odds) >= math.log(_ENOUGH_ODDS) else None
 
 
-_FEWEST = 8  # numbers that tell a trend
-
-
 def early_and_late(texts: Sequence[str], *, rises: bool) -> tuple[float, float] | None:
     """The median of the first half of a run's numbers, and of their last quarter the quarter that
     changed least. The first number warms up. None where there are too few.
-
-    >>> early_and_late(["9.0", *["0.1"] * 6, *["0.2"] * 3], rises=True)
-    (0.1, 0.2)
     """
     numbers = [number for text in texts[1:] if (number := _number(text)) is not None]
     if len(numbers) < _FEWEST or min(numbers) <= 0:

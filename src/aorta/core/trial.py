@@ -8,7 +8,7 @@ either way.
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -129,12 +129,11 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
-    every: tuple[str, ...] = ()  # first groups of all matches; of a long run the last ones
+    every: Sequence[str] = ()  # first groups of all matches; of a long run the last ones
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Match":
-        every = tuple(content.get("every", ()))
-        return cls(**{**content, "groups": tuple(content["groups"]), "every": every})
+        return cls(**{**content, "groups": tuple(content["groups"])})
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ TAIL = 32 * 1024
 # Of CPU for one scan of one window: a pattern that needs more backtracks for ever.
 PATTERN_SECONDS = 2.0
 _LINE = 400
-_MOST_KEPT = 8192
 
 
 def read_end(path: Path, most: int) -> bytes:
@@ -56,7 +55,7 @@ class CompiledPattern:
         self.stop: bool = pattern["stop"]
         self.keep_last: bool = pattern["keep_last"]
         self.keep_all: bool = pattern["keep_all"]
-        self.every = deque[str](maxlen=_MOST_KEPT)
+        self.every = deque[str](maxlen=8192)  # for `keep_all`; memory is bounded
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again

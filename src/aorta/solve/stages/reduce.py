@@ -111,8 +111,6 @@ def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
 
 
 class Source(Stage):
-    """A commit that the bisection named is undone in the script too, which must then end well."""
-
     name = "source"
 
     def __call__(self, state: State) -> StageResult:

@@ -133,8 +133,7 @@ def _drafted(subject: Subject, end: TrialEnd) -> Mapping[str, Any]:
     stream, _ = not_a_number_in(end)
     if stream and not (end.failed or end.timed_out):
         return {"kind": "regex", "pattern": _NOT_A_NUMBER, "stream": stream}
-    oracle, _ = slowness_in(end)
-    return oracle or oracle_from(end)[1]
+    return slowness_in(end)[0] or oracle_from(end)[1]
 
 
 def not_a_number_in(end: TrialEnd) -> tuple[str, str]:
