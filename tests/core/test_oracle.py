@@ -128,6 +128,23 @@ def test_the_metric_of_a_file_is_read_by_its_key() -> None:
     assert oracle.watch().json_file == "m.json"
 
 
+@pytest.mark.parametrize(
+    ("numbers", "outcome"),
+    [
+        (["0.9", *["0.1"] * 12, *["0.2"] * 4], R),
+        (["0.9", *["0.1"] * 16], C),  # the first one warms up
+        (["0.1", "0.1", "0.2", "0.2"], C),  # too few to tell
+        (["0.2"] * 17, C),  # slow from its first step on
+    ],
+)
+def test_a_relative_metric_holds_late_numbers_against_early_ones(
+    numbers: list[str], outcome: Outcome
+) -> None:
+    oracle = MetricOracle(pattern=r"step_time (\S+)", above=1.8, relative=True)
+    seen = Match(oracle.pattern or "", "stdout", "the line", 0.1, (numbers[-1],), numbers)
+    assert classify(oracle, end(exit_code=0, matches=(seen,))).outcome is outcome
+
+
 def test_of_two_streams_the_number_that_came_last_counts_and_a_tie_is_no_number() -> None:
     pattern = METRIC.pattern or ""
 
@@ -238,6 +255,11 @@ class _Holder(StrictModel):
         ({"kind": "metric", "pattern": "x", "above": 1}, "oracle.pattern", "exactly one group"),
         ({"kind": "metric", "file": "f", "above": 1}, "oracle", "needs key"),
         ({"kind": "metric", "pattern": "(x)"}, "oracle", "one of above, below"),
+        (
+            {"kind": "metric", "file": "f", "key": "k", "above": 2, "relative": True},
+            "oracle",
+            "relative needs a pattern",
+        ),
     ],
 )
 def test_a_wrong_oracle_is_one_line_that_names_its_place(

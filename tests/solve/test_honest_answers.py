@@ -159,6 +159,22 @@ def test_a_file_that_is_missing_now_and_then_is_no_mistake(tmp_path: Path) -> No
     assert 0 < rate["reproduced"] < rate["of"]
 
 
+def test_a_run_that_ends_well_and_got_slow_on_the_way_keeps_its_shape_while_it_shrinks(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\n"
+        "for step in range(int(sys.argv[2])):\n"
+        "    print(f'step {step} step_time {3.0 if step == 0 else 0.1 if step < 30 else 0.2}')\n"
+    )
+    words = ("--stages", "reproduce,reduce", "--", "python", "train.py", "--steps", "64")
+    document = solve(tmp_path, *words).json()
+    assert document["failure"]["class"] == "unknown"
+    assert "it got slower: 0.1 at first, 0.2 at its end" in document["failure"]["summary"]
+    (steps,) = [axis["final"] for axis in document["reproducer"]["axes"]]
+    assert 31 < steps <= 40  # early and late ones, and not the one that warms up
+
+
 def test_where_nothing_is_seen_to_fail_the_way_to_say_a_slowness_is_named(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("print('step_time 0.5')\n")
     done = solve(tmp_path, "--max-trials", "2", "--", "python", "train.py")

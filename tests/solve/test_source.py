@@ -4,7 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.aorta_cli import aorta
+from support.git_repositories import Repository
 
 PROGRAM = {
     "train.py": "from model import step\n\nfor n in range(20):\n    step(n, [0, 2])\n",
@@ -128,3 +131,29 @@ def test_a_configuration_is_reduced_without_another_cause_and_then_stands_in_the
     source = next(row for row in done.json()["stages"] if row["name"] == "source")
     shipped = Path(tmp_path, source["run_dir"], "shrunken")
     assert [str(f.relative_to(shipped)) for f in shipped.rglob("*.py")] == ["repro.py"]
+
+
+SPLIT = """
+import sys, struct
+from sizes import width
+
+for step in range(int(sys.argv[2])):
+    struct.unpack("%ds" % width(step), bytes(8))
+"""
+
+
+@pytest.mark.parametrize("stages", ["bisect,source", "reduce,bisect,source"])
+def test_the_commit_that_brought_it_is_undone_in_the_script_which_then_ends_well(
+    stages: str, tmp_path: Path
+) -> None:
+    repository = Repository.create(tmp_path / "repository")
+    for number, size in enumerate(["8", "4 * 2", "4 * 2 + (step > 2)", "4 * 2 + (step > 2)"]):
+        sizes = f"def width(step):\n    return {size}\n"
+        files = {"train.py": SPLIT, "sizes.py": sizes, "other.py": f"{number < 2}\n"}
+        repository.commit(f"change {number}", files)
+    words = ("solve", "--json", "-q", "--output", tmp_path / "solve", "--stages", stages, "--")
+    done = aorta(*words, sys.executable, "train.py", "--steps", "40", cwd=repository.path)
+    assert done.exit_code == 0, done.stderr
+    assert [culprit["title"] for culprit in done.json()["culprits"]] == ["change 2"]
+    (axis,) = [a for a in done.json()["reproducer"]["axes"] if a["kind"] == "source"]
+    assert axis["ends_well_repaired"] is True

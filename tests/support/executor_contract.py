@@ -80,8 +80,8 @@ def pid_in(path: Path) -> int:
     return int(path.read_text())
 
 
-def looking_for(pattern: str, *, stop: bool = True, keep_last: bool = False) -> Watch:
-    return Watch(patterns=(WatchedPattern(pattern, "both", stop, keep_last),))
+def looking_for(pattern: str, *, stop: bool = True) -> Watch:
+    return Watch(patterns=(WatchedPattern(pattern, stop=stop),))
 
 
 class ExecutorContract:
@@ -146,10 +146,12 @@ class ExecutorContract:
         assert end.duration < 300
 
     def test_a_match_that_does_not_stop_lets_the_trial_finish(self, bench: Bench) -> None:
-        watch = looking_for(r"loss (\d+)", stop=False, keep_last=True)
+        pattern = WatchedPattern(r"loss (\d+)", stop=False, keep_last=True, keep_all=True)
+        watch = Watch(patterns=(pattern,))
         end = bench.shell("echo loss 3; echo loss 12; exit 4", watch=watch)
         assert end.exit_code == 4
         assert end.matches[0].groups == ("12",)
+        assert list(end.matches[0].every) == ["3", "12"]
 
     def test_silence_is_noticed_as_a_hang(self, bench: Bench) -> None:
         end = bench.shell("echo hello; sleep 300", watch=Watch(silent_for=0.7))

@@ -9,7 +9,8 @@ kernel for want of memory among them.
 
 import math
 import re
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
@@ -33,6 +34,7 @@ from aorta.core.templates import CANNOT_EXECUTE, progress_in, said_in, why_not_s
 from aorta.core.trial import SIGNALLED, Outcome, TrialEnd, Watch, WatchedPattern
 
 _ENOUGH_ODDS = 20  # to one, before a single number is called good or bad
+_FEWEST = 8  # numbers that tell a trend
 Stream = Literal["stdout", "stderr", "both"]
 
 ANOTHER_FAILURE = "another failure: "
@@ -206,6 +208,7 @@ class MetricOracle(_Oracle):
     below: float | None = None
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
+    relative: bool = False  # how many times its late values are its early ones
 
     @field_validator("good", "bad", mode="before")
     @classmethod
@@ -235,11 +238,15 @@ class MetricOracle(_Oracle):
         ways = [self.above is not None, self.below is not None, bool(self.good or self.bad)]
         if sum(ways) != 1 or bool(self.good) != bool(self.bad):
             raise UsageError("a metric oracle needs one of above, below, or good and bad samples")
+        if self.relative and (self.pattern is None or self.good):
+            raise UsageError("relative needs a pattern, and above or below")
 
     def watch(self) -> Watch:
         if self.pattern is None:
             return Watch(json_file=self.file)
-        numbers = WatchedPattern(self.pattern, self.stream, stop=False, keep_last=True)
+        numbers = WatchedPattern(
+            self.pattern, self.stream, stop=False, keep_last=True, keep_all=self.relative
+        )
         return Watch(patterns=(numbers,))
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
@@ -247,11 +254,13 @@ class MetricOracle(_Oracle):
         if self.file is not None and problem is not None:
             return _error(str(problem))
         value = self.value_of(end)
+        if value is None and self.relative and not end.failed and not end.timed_out:
+            return Classified(Outcome.CLEAN, "too few numbers to tell late ones from early ones")
         if value is None:
             return None if end.failed or end.timed_out else _error("the metric is missing")
         if not math.isfinite(value):
             return Classified(Outcome.OTHER, f"the metric is {value}")
-        bad = self._is_bad(value)
+        bad = self.is_bad(value)
         if bad is None:
             return _error(f"the metric {value:g} lies between good and bad")
         return Classified(Outcome.REPRODUCED if bad else Outcome.CLEAN, f"the metric is {value:g}")
@@ -260,6 +269,10 @@ class MetricOracle(_Oracle):
         """The last number a pattern saw, or the one the executor brought back from the file."""
         if self.pattern is not None:
             found = [m for m in end.matches if m.pattern == self.pattern and m.groups]
+            if self.relative:
+                texts = max((match.every for match in found), key=len, default=())
+                trend = early_and_late(texts, rises=self.above is not None)
+                return trend and trend[1] / trend[0]
             last = {m.groups[0] for m in found if m.at == max(other.at for other in found)}
             return _number(last.pop()) if len(last) == 1 else None  # two streams may disagree
         value: object = (end.result or {}).get("metrics_file")
@@ -267,13 +280,24 @@ class MetricOracle(_Oracle):
             value = value.get(part) if isinstance(value, dict) else None
         return _number(value)
 
-    def _is_bad(self, value: float) -> bool | None:
+    def is_bad(self, value: float) -> bool | None:
         if self.above is not None:
             return value > self.above
         if self.below is not None:
             return value < self.below
         odds = Levels(self.good, self.bad).log_odds((value,))
         return odds > 0 if abs(odds) >= math.log(_ENOUGH_ODDS) else None
+
+
+def early_and_late(texts: Sequence[str], *, rises: bool) -> tuple[float, float] | None:
+    """The median of the first half of a run's numbers, and of their last quarter the quarter that
+    changed least. The first number warms up. None where there are too few.
+    """
+    numbers = [number for text in texts[1:] if (number := _number(text)) is not None]
+    if len(numbers) < _FEWEST or min(numbers) <= 0:
+        return None
+    late = sorted(numbers[-(len(numbers) // 4) :], reverse=not rises)
+    return statistics.median(numbers[: len(numbers) // 2]), late[len(late) // 4]
 
 
 def _tag(value: object) -> str:

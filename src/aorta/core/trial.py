@@ -8,7 +8,7 @@ either way.
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ class WatchedPattern:
     stream: str = "both"  # stdout | stderr | both
     stop: bool = True  # the first match ends the trial
     keep_last: bool = False  # report the last match instead of the first: for numbers that go on
+    keep_all: bool = False  # beside `keep_last`: with the first group of every match
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,7 @@ class Match:
     line: str
     at: float
     groups: tuple[str | None, ...] = ()
+    every: Sequence[str] = ()  # first groups of all matches; of a long run the last ones
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "Match":

@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,6 +54,8 @@ class CompiledPattern:
         self.regex = re.compile(self.text.encode())
         self.stop: bool = pattern["stop"]
         self.keep_last: bool = pattern["keep_last"]
+        self.keep_all: bool = pattern["keep_all"]
+        self.every = deque[str](maxlen=8192)  # for `keep_all`; memory is bounded
         self.match: dict[str, Any] | None = None
         self.searched_to = 0  # absolute offset behind the last match, for `keep_last`
         self.hopeless = False  # it took too long once, and is not tried again
@@ -148,6 +151,8 @@ class WatchedStream:
                         self._held = True
                         matches.pop()
                     found = matches[-1] if matches else None
+                    if pattern.keep_all:
+                        pattern.every.extend(_text(match[1] or b"") for match in matches)
                 else:
                     found = pattern.regex.search(self._window, start)
         except SlowPatternError:
@@ -165,6 +170,7 @@ class WatchedStream:
             "line": self._line_of(found.start(), found.end()),
             "groups": [None if g is None else _text(bytes(g)) for g in found.groups()],
             "at": self.last_at,
+            "every": list(pattern.every),
         }
         return pattern.stop
 

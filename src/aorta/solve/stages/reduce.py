@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.documents import dump_yaml
+from aorta.core.errors import UsageError
 from aorta.core.oracle import naming
 from aorta.core.trial import LOCAL
 from aorta.engine.judge import HitCount
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
-from aorta.reduce.spec import load_spec
+from aorta.reduce.source.repair import fixes_of_patch
+from aorta.reduce.spec import SpecFile, load_spec
 from aorta.registry.environments import EnvironmentLayers
+from aorta.runtimes.git import git_on_host
 from aorta.solve.stages.reproduce import opened_names
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
 from aorta.solve.subject import Subject, reduced_spec, subject_of
@@ -113,4 +116,22 @@ class Source(Stage):
     def __call__(self, state: State) -> StageResult:
         subject, oracle = subject_of(state.request), state.known("reproduce")["oracle"]
         spec = reduced_spec(state) or draft(state, subject, oracle)
-        return _ran(state, self.name, state.folder(self.name), spec=spec, source=True)
+        folder, fix = state.folder(self.name), _fix(state, load_spec(spec))
+        return _ran(state, self.name, folder, spec=spec, source=True, fixed_by=fix)
+
+
+def _fix(state: State, spec: SpecFile) -> Path | None:
+    """What undoes the named commit, as a patch that fits the program's directory; else None."""
+    culprits = state.known("bisect").get("culprits") or []
+    root, place = spec.base / spec.content.workload.cwd, state.path / "fix.patch"
+    if not state.is_done("bisect") or len(culprits) != 1:
+        return None
+    git = git_on_host(subject_of(state.request).cwd)
+    revisions = (str(culprits[0]["bad"]), str(culprits[0]["good"]), "--")
+    modified = git(("diff", "--relative", "--name-only", "--diff-filter=M", *revisions, "*.py"))
+    names = [name for name in modified.out.splitlines() if (root / name).is_file()]
+    write_atomically(place, git(("diff", "--relative", "--no-ext-diff", *revisions, *names)).out)
+    try:
+        return place if names and fixes_of_patch(place, root) else None
+    except UsageError:
+        return None

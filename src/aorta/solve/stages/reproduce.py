@@ -22,8 +22,9 @@ from aorta.attribution import (
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.failure import failure_of
+from aorta.core.oracle import MetricOracle, early_and_late
 from aorta.core.stats import rate_to_json
-from aorta.core.trial import Outcome, TrialEnd
+from aorta.core.trial import Outcome, StreamEnd, TrialEnd
 from aorta.engine.events import Reason
 from aorta.engine.judge import NOTHING, HitCount
 from aorta.engine.rundir import write_atomically
@@ -39,6 +40,17 @@ MOST_LOOKS = 20
 _PATIENCE = 0.75  # of the budget, for a first run
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
 _NOT_A_NUMBER = r"(?i)(?<![\w.])(?:nan|[-+]?inf)(?![\w.])"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+# Times that rise and rates that fall; an exact doubling is seen though it is noisy. The speeds of
+# progress bars are not read: each kind of work has a bar of its own.
+_GOT_SLOW = {
+    rf"(?i)(?:step|iter(?:ation)?|batch)[_ -]?time\b[^\w\n.-]{{0,3}}{_NUMBER}": {"above": 1.8},
+    rf"(?i)\bthroughput\b[^\w\n.-]{{0,3}}{_NUMBER}": {"below": 0.5556},
+    rf"(?i)(?<![\w.]){_NUMBER} ?(?:steps|samples|tokens|images|examples)/s(?:ec)?\b": {
+        "below": 0.5556
+    },
+}
+_MOST_READ = 1 << 22  # bytes of a stream in which steps are looked for
 _SURE_OF_A_MISTAKE = 0.7
 _A_GUESS = 0.5  # below this the words of a failure say less than the type of its exception
 # Whoever started it mends these in a minute: nothing is worth a search.
@@ -121,7 +133,7 @@ def _drafted(subject: Subject, end: TrialEnd) -> Mapping[str, Any]:
     stream, _ = not_a_number_in(end)
     if stream and not (end.failed or end.timed_out):
         return {"kind": "regex", "pattern": _NOT_A_NUMBER, "stream": stream}
-    return oracle_from(end)[1]
+    return slowness_in(end)[0] or oracle_from(end)[1]
 
 
 def not_a_number_in(end: TrialEnd) -> tuple[str, str]:
@@ -133,8 +145,37 @@ def not_a_number_in(end: TrialEnd) -> tuple[str, str]:
     return "", ""
 
 
+def slowness_in(end: TrialEnd) -> tuple[dict[str, Any], str]:
+    """Of a run that ends well and got slow on the way: the oracle that holds late steps against
+    early ones, in whatever it shrinks to, and the speeds in words; else empty.
+    """
+    streams = {} if end.failed or end.timed_out else {"stdout": end.stdout, "stderr": end.stderr}
+    for name, stream in streams.items():
+        text = _beginning_and_end(stream)
+        for pattern, limit in _GOT_SLOW.items():
+            oracle = {
+                "kind": "metric",
+                "pattern": pattern,
+                "stream": name,
+                "relative": True,
+            } | limit
+            speeds = early_and_late(re.findall(pattern, text), rises="above" in limit)
+            if speeds and MetricOracle.model_validate(oracle).is_bad(speeds[1] / speeds[0]):
+                return oracle, f"it got slower: {speeds[0]:g} at first, {speeds[1]:g} at its end"
+    return {}, ""
+
+
+def _beginning_and_end(stream: StreamEnd) -> str:
+    """The tail alone holds no early step."""
+    if not stream.path.is_file():
+        return stream.tail
+    with stream.path.open("rb") as file:
+        begun = file.read(_MOST_READ).decode("utf-8", "replace")
+    return begun if stream.bytes_seen <= _MOST_READ else f"{begun}\n{stream.tail}"
+
+
 def _failing_ends(state: State, report: RunReport, *, by_numbers: bool) -> list[TrialEnd]:
-    """Of the trials that failed or timed out; `by_numbers`: or wrote a number that is none."""
+    """Of the trials that failed or timed out; `by_numbers`: or whose numbers show a failure."""
     ends = [(r.outcome, state.shared.end_in(report.run_dir / r.path)) for r in report.records]
     return [
         end
@@ -143,7 +184,7 @@ def _failing_ends(state: State, report: RunReport, *, by_numbers: bool) -> list[
         and (
             outcome is Outcome.REPRODUCED
             or end.timed_out
-            or (by_numbers and any(not_a_number_in(end)))
+            or (by_numbers and any((*not_a_number_in(end), *slowness_in(end))))
         )
     ]
 
@@ -222,7 +263,7 @@ def _check_possible(state: State, report: RunReport) -> None:
 def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     """The class of the failure and what it said, from its logs and how it ended."""
     found = _attributed(end, subject)
-    finding, (_, line) = found.finding, not_a_number_in(end)
+    finding, (_, line), (_, slowness) = found.finding, not_a_number_in(end), slowness_in(end)
     kind, confidence, summary = finding.failure_class, finding.confidence, finding.summary
     advice = [a.text for a in (*finding.advice, *found.decision.advice)]
     if finding.state is not CycleState.FAILED:  # the oracle says that it failed, its exit does not
@@ -233,6 +274,8 @@ def _failure(end: TrialEnd, subject: Subject) -> dict[str, Any]:
     elif line and (kind is FailureClass.UNKNOWN or not (end.failed or end.timed_out)):
         kind, confidence = FailureClass.NAN, 0.6 if end.failed else 0.9
         summary = f"a number that is none: {line[:160]}"
+    elif slowness:
+        kind, confidence, summary = FailureClass.UNKNOWN, 0.0, slowness
     elif confidence < _A_GUESS:
         kind, summary = _by_its_exception(kind, summary, end)
         advice = []
