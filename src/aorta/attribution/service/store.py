@@ -1,9 +1,7 @@
-"""What survives a restart or `kill -9`: reports and decisions.
+"""What survives a restart or `kill -9`: reports and decisions, in SQLite or PostgreSQL.
 
-One thread owns the database; what is asked of it runs there, one transaction each, and its result
-comes by a future once it is committed. The SQL is plain: SQLite and PostgreSQL both take it. A
-database that goes away is an error for requests meanwhile, and is there again when it is there
-again.
+One thread owns the database: each call is a transaction whose future is done once it is committed.
+While the database is away, requests fail; they work again once it is back.
 """
 
 import functools
