@@ -1,9 +1,4 @@
-"""What binds an axis to the workload: from a value to variables and files, the same way for a trial
-and for what ships.
-
-A binding knows one axis, reads its original once, and writes a value where it is told to. It does
-not know why.
-"""
+"""Binds an axis to the workload: its value as variables and files, for trials and reproducer."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -38,9 +38,8 @@ _MOST_FILES = 20_000
 
 @dataclass
 class TimeLimits:
-    """How long a candidate may take, learned from the original: five times as long, since a clean
-    one may well run longer than the original took to fail. One that takes longer still cannot be
-    told, and is not tried again.
+    """A candidate may take five times as long as the original, since a clean run may take longer
+    than one that fails. Past that it is undecided and not tried again.
     """
 
     given: float | None = None
