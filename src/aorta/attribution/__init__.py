@@ -159,7 +159,9 @@ _CYCLE = re.compile(r"cycle_(\d+)$")
 
 
 def collect(request: AttributeRequest) -> Evidence:
-    """One cycle; of a log directory of `aorta launch` the last, with those before as history."""
+    """One cycle, with the failures and dumps in its directory; of a log directory of
+    `aorta launch` the last, with those before as history.
+    """
     last = [last_cycle(path) for path in request.logs]
     directories = (path for path, cycle in zip(request.logs, last, strict=True) if cycle)
     history = request.history or next(directories, None)

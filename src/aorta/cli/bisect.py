@@ -18,7 +18,7 @@ _SCHEMA = "aorta.bisect/1"
 
 
 class MountsOrVerbose(click.Command):
-    """`-v SRC:DST` mounts, a bare `-v` is --verbose; neither is read behind the first argument."""
+    """`-v SRC:DST` mounts, a bare `-v` is --verbose; neither is read inside the command."""
 
     @property
     def command_words(self) -> str:

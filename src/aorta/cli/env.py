@@ -52,7 +52,7 @@ def probe(output: Path | None, as_json: bool, verbose: bool) -> None:
 
 
 def _of_the_active_environment() -> "EnvSnapshot":
-    """The machine as the active virtual environment's Python sees it, where that is not ours."""
+    """The machine as the Python of the active virtual environment sees it, else as ours does."""
     import shutil
     import subprocess
     import sys

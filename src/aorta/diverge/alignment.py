@@ -59,8 +59,7 @@ class Alignment:
     written_over: tuple[Pair, ...]  # at the end on one side, and changed once more on the other
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
-    # Whether the first result of an operation without a partner agrees with one of another of the
-    # other stream, given in the order of the streams.
+    # Whether the first results of two operations without partners agree, in order of the streams.
     agree: Callable[[Operation, Operation], bool] = lambda _a, _b: False
 
 

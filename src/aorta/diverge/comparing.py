@@ -37,8 +37,7 @@ class Parting:
     judged: Judged
     rank: int
     reads: tuple[tuple[Operation, float], ...] = ()  # what it read, and how far apart that was
-    # The sides do not do the same here: this operation began it, and `bad` and `good` are the
-    # first values that are apart because of it.
+    # Where the sides do different things: what began it; `bad` and `good` differ because of it.
     begins: Operation | None = None
     only_on: str | None = None  # the side that alone does what began it
 
@@ -231,7 +230,7 @@ class _Blame:
         return self._begun(pair, begins)
 
     def _that_computes(self, begins: Operation, stretch: Sequence[Operation]) -> Operation:
-        """The first on its line that computes; of a cast its reader, if next to it."""
+        """The first on its line that computes; of a cast its reader, if none shared is between."""
         same = (o for o in stretch if _line(o) == _line(begins) and not self._only_moves(o))
         found = min(same, key=lambda o: (_moves(o), o.op == "input", o.index))
         if found.op != "aten::_to_copy":

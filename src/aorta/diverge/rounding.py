@@ -173,13 +173,13 @@ def judge(
 def led_elsewhere(
     a: Digest, b: Digest, inherited: float, learned: float, requested: float
 ) -> float:
-    """Limit where other operations led to both: rounding explains half the digits of the finer."""
+    """Limit where the sides got there by other operations: half the digits of the finer one."""
     least = min(EPSILON.get(digest.dtype, 0.0) for digest in (a, b))
     return max(math.sqrt(least), _SLACK * learned, 2 * inherited, requested)
 
 
 def requested_tolerance(*streams: Stream) -> float:
-    """Limit behind the first difference, of another precision: a few elements jump, unsampled."""
+    """Limit behind the first difference at another precision, where few elements jump unsampled."""
     kinds = {d.dtype for stream in streams for o in stream.operations for d in o.outputs}
     return _REQUESTED * math.sqrt(max((EPSILON.get(kind, 0.0) for kind in kinds), default=0.0))
 

@@ -202,8 +202,7 @@ class GatedOracle:
             return None
 
 
-# -- a working directory of its own for one trial: real folders, so that a program that walks
-# through it, or writes into it, sees nothing of where it came from
+# -- a trial's own working directory: real folders, so that writes do not reach the original
 
 
 def make_workplace(original: Path, place: Path, without: Collection[str], *, copy: bool) -> None:

@@ -28,8 +28,7 @@ from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.child import ChildExit
 from aorta.workloads.ranks import ANY_RANK
 
-# Of one cell at most: as many as it takes to tell a cure from nothing, for a failure that is
-# certain and one that is not.
+# Most of one cell: enough to tell a cure from nothing, of a certain failure and of a flaky one.
 _CERTAIN_TRIALS, _FLAKY_TRIALS = 12, 30
 
 

@@ -158,8 +158,7 @@ def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(members)
 
 
-# -- arrays that NumPy or torch wrote, as rows along their first dimension. The Python that runs the
-# trials reads and writes them: it has the library that its program needs.
+# -- rows of NumPy and torch arrays; the trials' Python reads and writes them: it has the library
 
 ARRAYS = (".npy", ".npz", ".pt")
 _SELECT = """

@@ -259,8 +259,7 @@ class Descent:
         yield _Stage(confirm, self._incumbent, moves=False)
         self._confirmation = confirm.verdicts[question]
         if self._confirmation.reproduces and self._confirmation.tally.against and not self._flaky:
-            # The first miss is seen here: what rested on certainty is asked again, then confirmed
-            # again.
+            # The first miss: what rested on certainty is asked and confirmed again.
             self._flaky = True
             self._rechecked.clear()
         elif self._confirmation.reproduces:

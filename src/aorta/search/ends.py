@@ -75,7 +75,7 @@ class Ends:
     def __init__(
         self, timeline: Timeline, rates: Rates, runs: int = 1, alone: SeenRates | None = None
     ) -> None:
-        """`runs`: trials of an end before others. `alone`: the good end is a lone culprit."""
+        """`runs`: trials of an end before states between; `alone`: the good end is a culprit."""
         self._runs, self._alone = runs, alone
         self._good, self._bad = timeline.good_end, timeline.bad_end
         self._rates = rates

@@ -20,8 +20,7 @@ Vector = tuple[int, ...]
 _DRAWN = 2000
 # That a stretch of broken states ends between two of them: a build there says hardly anything.
 _NOT_WORTH_A_BUILD = 0.05
-# The chance to run of a state whose versions all ran in other combinations, and of one that lies
-# on no path that was tried.
+# Chance to run of a state whose versions ran in other combinations, and of one off any tried path.
 _SEEN, _OFF_THE_PATH = 0.85, 0.5
 
 

@@ -45,8 +45,7 @@ sa.Table(
     sa.Column("body", sa.Text, nullable=False),
 )
 
-# A job's later cycle is the later one though the clock was set back between the two. A row that
-# another service put there this moment stays as it is.
+# Cycles keep their order though the clock was set back; a row another service just put there stays.
 _NEW_CYCLE = sa.text(
     "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id,"
     " (SELECT CASE WHEN MAX(created) >= :now THEN MAX(created) + 0.00001 ELSE :now END"

@@ -120,7 +120,7 @@ def is_last_word(event: Event, wrapper: int | None = None) -> bool:
 
 
 def went_on(event: Event) -> bool:
-    """Whether its rank came further in this log: survivors of an outside event may print a step."""
+    """Whether its rank came further in this log; after an outside event, by many steps."""
     stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
     above = _bytes(event, max(0, event.offset - LOOK_AROUND), event.offset)
     before = steps_in(above.decode("utf-8", "replace"))

@@ -274,7 +274,7 @@ def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
 
 
 def _fails_by_itself(event: Event, word: Event) -> bool:
-    """Whether a rank raised, or a launcher reported a crash before `word`, then a clean-up."""
+    """Whether a rank raised, or a launcher reported a crash before the scheduler's `word`."""
     crashed = any(end.failed and not end.was_asked_to_stop for end in event.ended)
     if crashed and event.source == word.source and event.offset <= word.offset:
         return True

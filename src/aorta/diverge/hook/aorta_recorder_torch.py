@@ -121,8 +121,7 @@ class _Places:
         module = self._calls[-1][0] if self._calls else ""
         file, line = self._line(sys._getframe(_OWN_FRAMES))
         if self._is_graded():
-            # The first since its node came about is the one: another that follows may have no node
-            # of its own.
+            # The first since its node came about: one that follows may have no node of its own.
             number = self._node_number() - 1
             if number not in self._of_node:
                 self._of_node[number] = ("b", module, file, line)
