@@ -1,6 +1,4 @@
-"""`aorta` and `python -m aorta`. The two questions everybody asks first are answered without
-importing click.
-"""
+"""`aorta` and `python -m aorta`; `--version` and `--help` are answered without importing click."""
 
 import sys
 

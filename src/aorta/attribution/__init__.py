@@ -1,9 +1,8 @@
 """Attribution: evidence -> finding -> decision. What killed this cycle, and should it restart?
 
-`attribute(evidence)` is the whole of it, a list of steps. Evidence is what a launcher or a person
-has (`collect` finds it on disk): logs, exits, kernel messages, flight recorder dumps, earlier
-cycles. A finding says what failed, who began it and how sure that is. A decision says RESTART, STOP
-or UNKNOWN, and why. The command, the service and the MCP server only carry these three around.
+`attribute(evidence)` is the whole of it. Evidence (`collect` finds it on disk): logs, exits, kernel
+messages, flight recorder dumps, earlier cycles. A finding: what failed, who began it, how sure that
+is. A decision: RESTART, STOP or UNKNOWN, and why.
 """
 
 import json
@@ -160,8 +159,8 @@ _CYCLE = re.compile(r"cycle_(\d+)$")
 
 
 def collect(request: AttributeRequest) -> Evidence:
-    """Everything about one cycle. A cycle directory brings its own failures and dumps along; of a
-    log directory of `aorta launch` its last cycle is read, and those before are its history.
+    """One cycle, with the failures and dumps in its directory; of a log directory of
+    `aorta launch` the last, with those before as history.
     """
     last = [last_cycle(path) for path in request.logs]
     directories = (path for path, cycle in zip(request.logs, last, strict=True) if cycle)

@@ -1,10 +1,8 @@
-"""What no pattern is certain of, read by its words: a linear model, fitted on failures whose cause
-is known.
+"""A linear model of the words of a failure, for what no pattern is certain of.
 
-What goes in is what a failure says (`Said`): the exception's type and message, and the last lines
-of the log, without what differs from job to job. What comes out (`Guess`) is a class and how sure
-that is. The weights are data (`model.tsv`, written by
-`python -m benchmarks.attribution_model --write`), calibrated on failures held back from the fit.
+`Said` (exception type and message, last lines of the log) -> `Guess` (a class and how sure it is).
+The weights (`model.tsv`, `python -m benchmarks.attribution_model --write`) are calibrated on
+failures held back from the fit.
 """
 
 import math
@@ -228,9 +226,7 @@ class ConfidenceFit:
 
 @cache
 def _model() -> tuple[list[str], dict[str, str], ConfidenceFit, ConfidenceFit]:
-    """The model's file: its classes, a line a word with its `class:weight` entries, and how sure it
-    is of a class and of a user error.
-    """
+    """From `model.tsv`: classes, weights by word, and how sure of a class and of a user error."""
     classes, calibrations, *lines = _data(WEIGHTS).splitlines()
     numbers = [float(number) for number in calibrations.split()]
     weights = {word: entries for word, _, entries in (line.partition("\t") for line in lines)}

@@ -1,8 +1,8 @@
-"""How this program's services are asked: JSON both ways, credentials that go nowhere else.
+"""HTTP client of this program's services: JSON both ways.
 
-Credentials in an address (`http://user:password@host`) are sent as they should be and never shown.
-Redirects are not followed: they would carry a token to another server. A server that is given no
-token makes one at every start and puts it where only its user, and callers of that user, find it.
+Credentials in an address are sent as a header and never shown. Redirects are not followed: they
+would carry a token to another server. A server without a token makes one at every start, in a file
+that only its user can read.
 """
 
 import json

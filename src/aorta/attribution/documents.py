@@ -1,7 +1,4 @@
-"""The data of this package, frozen: classes of failure, how a rank ended, what goes in (evidence),
-and what comes out (finding, decision); these as the JSON of the contracts, and back
-where another program hands them in; and in words for a terminal. Nothing here reads a file.
-"""
+"""The frozen data of this package, as JSON and in words for a terminal. Reads no files."""
 
 import signal
 from collections.abc import Mapping

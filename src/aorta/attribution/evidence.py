@@ -1,9 +1,6 @@
-"""What lies beside the logs' lines: the files a user names, exits as launchers record them, error
-files, and Flight Recorder dumps.
+"""Evidence beside the logs: recorded exits, error files, and Flight Recorder dumps.
 
-Dumps say which rank did not arrive at which collective. They come from machines that may be broken
-and directories that others may write to: pickles are read by an unpickler that builds plain values
-and refuses everything else.
+Others may be able to write dumps: the unpickler builds plain values and refuses everything else.
 """
 
 import ast

@@ -1,8 +1,7 @@
 """How far a job came: steps in the forms people log them, and the one rule of progress.
 
-A step is a number that grows within a cycle under one name; what never moved is none. Being before
-the first step must be seen too: silence says nothing. The rule (`JobProgress`) is the same for
-attribution, the service and the launcher.
+A step is a number that grows within a cycle under one name. Being before the first step must be
+seen too: silence says nothing. Attribution, service and launcher share the rule (`JobProgress`).
 """
 
 import re
@@ -101,9 +100,7 @@ class JobProgress:
     def after(
         self, step: int | None, failure_class: str | None, lived_sec: float | None = None
     ) -> "JobProgress":
-        """With one more failed cycle: the furthest step it reported, by log or heartbeat, and the
-        seconds it lived. None: not known.
-        """
+        """After one more failed cycle: its furthest step, the seconds it lived (None: unknown)."""
         best = self.best_step
         if step is not None and (best is None or step > best):
             return JobProgress(step, 0)

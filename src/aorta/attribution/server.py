@@ -1,9 +1,4 @@
-"""An ASGI application on a socket until it is told to stop: who may ask, how often, how much, and
-for which files.
-
-The attribution service and the MCP server both run on it. Nothing here ever repeats a token to the
-caller.
-"""
+"""An ASGI server with limits: token, rate, size of bodies, allowed folders; and the MCP server."""
 
 import asyncio
 import hmac

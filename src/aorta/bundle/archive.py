@@ -1,11 +1,8 @@
-"""A bundle as a file: its `manifest.json` (what it holds, with a hash of every file, and what was
-taken out of each), which names may stand in it, and verifying and unpacking one from somewhere
-else. Both are one reading; unpacking also keeps what it reads.
+"""A bundle as a file: its `manifest.json`, which names it may hold, verifying and unpacking it.
 
-`tarfile` reads, and its `data` filter refuses names that leave the folder, links that do, and
-devices. What it lets pass and a bundle never holds is refused here: every entry that is no plain
-file, names that a shell or git would obey, files that the manifest does not name or that have
-another size or hash, data behind the end, and more bytes than the limit.
+Bundles come from strangers. `tarfile`'s `data` filter refuses names and links that leave the folder
+and devices; refused here: whatever is no plain file, names that a shell or git would obey, files
+unlike the manifest's name, size or hash, data behind the end, and more bytes than the limit.
 """
 
 import gzip

@@ -1,6 +1,4 @@
-"""What each verb leaves in its run directory, which part of it ships, and what the site decides
-about that: `--policy FILE`.
-"""
+"""Which files of each verb's run directory ship, and what the site's `--policy FILE` changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Packing: learn what is private from everything that ships, take it out of everything, and write
-the archive: every packed file, `manifest.json`, and a `SHIP.md` that says what is inside, what was
-removed, and what the packed copy did when it was run.
+"""Packing: learn what is private from everything that ships, scrub everything, write the archive.
 
 Paths into the run directory become relative to the file they stand in, so that a shipped recipe
 runs on another path.
@@ -263,9 +261,7 @@ def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> P
 
 
 def _write_archive(prepared: Prepared, first: Mapping[str, bytes], out: IO[bytes]) -> None:
-    """The same bytes for the same content: regular files in one top folder, no owner, one time.
-    The fastest level of gzip packs a log at 100 MB/s instead of 20, a fifth larger.
-    """
+    """Reproducible bytes. Level 1 of gzip packs a log at 100 MB/s instead of 20, a fifth larger."""
     source = prepared.source
     top = slug(f"{prepared.name}-{source.created or source.layout.verb}")
 

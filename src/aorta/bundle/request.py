@@ -1,6 +1,4 @@
-"""The public API of the package: packing a run, and the rehearsal of what ships, which is run from
-where it is unpacked, with another home and another user name.
-"""
+"""The public API: packing a run, and trying what ships from another place, home and user name."""
 
 import os
 import sys
@@ -47,9 +45,7 @@ def bundle(
     request: BundleRequest,
     agreed: Callable[[Prepared, Checked | None], bool] = lambda _prepared, _checked: True,
 ) -> BundleReport | None:
-    """Scrub, try and pack it; None where `agreed`, which is asked before anything is written, says
-    no.
-    """
+    """Scrub, try and pack it; None where `agreed`, called before anything is written, says no."""
     with pack.prepared(request) as prepared:
         is_tried = request.check and prepared.source.reproduces
         checked = _rehearsed(prepared, request.timeout) if is_tried else None

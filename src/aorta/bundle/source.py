@@ -1,6 +1,4 @@
-"""Where a bundle comes from: the site, the run directory that is to be packed, and the files of it
-that ship. Whatever is not simply a file of this directory is refused.
-"""
+"""The site, the run directory to pack, and which plain files of it ship; all else is refused."""
 
 import getpass
 import os

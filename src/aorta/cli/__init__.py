@@ -1,6 +1,4 @@
-"""The command line: one thin module a verb, which parses, calls the library and prints. Here is the
-table of verbs, which the help text and the lazy loader both read.
-"""
+"""The command line, one thin module a verb; here the table of verbs, for help and lazy loader."""
 
 VERBS = {
     "solve": "All of this, unattended, from a failing command.",

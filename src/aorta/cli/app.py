@@ -1,6 +1,4 @@
-"""The command line itself: verbs loaded when named, errors as one line, exit codes as
-documented.
-"""
+"""The click application: verbs loaded when named, errors as one line, exit codes as documented."""
 
 import difflib
 import importlib

@@ -1,6 +1,4 @@
-"""`aorta attribute`, `aorta attrsvc`, `aorta mcp`: what killed this cycle, and should it restart?
-Of files, as a service for launchers, and as tools for an assistant.
-"""
+"""`aorta attribute`, `attrsvc` and `mcp`: what killed this cycle, and should it restart?"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

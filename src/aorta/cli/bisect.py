@@ -18,10 +18,7 @@ _SCHEMA = "aorta.bisect/1"
 
 
 class MountsOrVerbose(click.Command):
-    """`-v SRC:DST` mounts, as container engines have it; a bare `-v` is the usual --verbose.
-    Neither is read in the command, which begins after `--`, or with the first word that is no
-    option.
-    """
+    """`-v SRC:DST` mounts, a bare `-v` is --verbose; neither is read inside the command."""
 
     @property
     def command_words(self) -> str:

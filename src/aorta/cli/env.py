@@ -52,9 +52,7 @@ def probe(output: Path | None, as_json: bool, verbose: bool) -> None:
 
 
 def _of_the_active_environment() -> "EnvSnapshot":
-    """The machine as the Python that comes first on the path sees it, where that is one of another
-    virtual environment than ours; else as ours does.
-    """
+    """The machine as the Python of the active virtual environment sees it, else as ours does."""
     import shutil
     import subprocess
     import sys

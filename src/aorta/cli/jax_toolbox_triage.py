@@ -1,6 +1,4 @@
-"""`jax-toolbox-triage`: the bisection with the command line of JAX-Toolbox' tool. Each flag has the
-meaning that it has there, and what it refuses is refused.
-"""
+"""`jax-toolbox-triage`: bisection with the flags of JAX-Toolbox' tool, which mean the same."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

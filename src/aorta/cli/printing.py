@@ -1,6 +1,4 @@
-"""What a command line writes: one JSON document on stdout for machines, words on stderr for people.
-Losing a stream never loses the work.
-"""
+"""One JSON document on stdout for machines, words on stderr; a lost stream loses no work."""
 
 import errno
 import fcntl
@@ -56,11 +54,7 @@ def warn_of_stdin() -> None:
 
 
 class _Unfailing(io.FileIO):
-    """A stream that takes what cannot be written, and keeps the first reason in `failed`.
-
-    `aorta run ... 2>&1 | head -1`: a reader who has seen enough ends neither the trials nor changes
-    their exit code.
-    """
+    """Keeps the first write error in `failed`: `aorta run | head -1` must not end the trials."""
 
     failed: OSError | None = None
 
@@ -75,11 +69,7 @@ class _Unfailing(io.FileIO):
 
 
 def open_standard_streams() -> None:
-    """`aorta ... >&-`: what we open must not take the place of a stream, and writing to it must not
-    fail.
-
-    A word that is no UTF-8 is printed as an escape, which in JSON reads back as the same word.
-    """
+    """After `>&-` no file takes a stream's number; non-UTF-8 is escaped, which JSON reads back."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -101,9 +91,7 @@ def _unfailing(number: int, stream: object) -> io.TextIOWrapper:
 
 
 def why_results_are_lost() -> str:
-    """What kept results from stdout, such as a full disk; empty where all of them are out, or where
-    their reader has left.
-    """
+    """What kept results from stdout, such as a full disk; "" if nothing did or its reader left."""
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     failed = raw.failed if isinstance(raw, _Unfailing) else None

@@ -12,11 +12,9 @@ from typing import Any
 
 
 def record(name: str, array: Any) -> None:
-    """A value of your own, named by you, as one more operation of the stream. Does nothing where
-    nothing is recorded.
+    """Record a value of your own under `name`; does nothing where nothing is recorded.
 
-    For programs without torch, or for what torch does not see: `record("loss", loss)` with a
-    number, a list, an array.
+    For what torch does not see: `record("loss", loss)` with a number, a list, an array.
     """
     recorder = sys.modules.get("aorta_recorder")
     if recorder is not None:

@@ -1,12 +1,9 @@
 """Which operation of one stream is which of another, by what they read.
 
-Two operations are partners if they stand in the same place of the program (step, phase, module) and
-read the same: what they read was written by partners. Where other operations led there, they are
-partners only if what they gave agrees within rounding. The order of operations says nothing: it
-decides only between operations that read exactly the same.
-
-What is left has no partner. Of those, operations that stand `beside` each other in a diff of the
-two streams are named together, and nothing is concluded from that.
+Partners stand in the same place of the program (step, phase, module) and read what partners wrote;
+where other operations led there, their results must also agree within rounding. Order only decides
+between operations that read exactly the same. Operations without a partner that stand `beside` each
+other in a diff of the streams are named together, and nothing is concluded from that.
 """
 
 import math
@@ -62,8 +59,7 @@ class Alignment:
     written_over: tuple[Pair, ...]  # at the end on one side, and changed once more on the other
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
-    # Whether the first result of an operation without a partner agrees with one of another of the
-    # other stream, given in the order of the streams.
+    # Whether the first results of two operations without partners agree, in order of the streams.
     agree: Callable[[Operation, Operation], bool] = lambda _a, _b: False
 
 
@@ -89,10 +85,7 @@ class _Side:
             self.places.setdefault((operation.place, operation.shapes), []).append(operation)
 
     def identity(self, operation: Operation, other: "_Side | None" = None) -> object:
-        """Where it stands and what it read, in the records of the other side where one is given;
-        None where that side has no such records. What was written before the first recorded step
-        is only known not to be recorded.
-        """
+        """Where it stands and what it read, in records of `other`; None if that has none such."""
         read: list[tuple[Writer | None, ...]] = []
         for writers in operation.inputs:
             known: list[Writer | None] = []
@@ -266,9 +259,7 @@ class _Walk:
     # -- without partners --------------------------------------------------------------------------
 
     def _written_over(self) -> Iterable[Pair]:
-        """What one side has at its end and the other writes over in place, by an operation without
-        a partner whose result it has at its own end.
-        """
+        """What is one side's end and is overwritten in place by a lone operation on the other."""
         for mine, theirs in ((self.first, self.second), (self.second, self.first)):
             for last in theirs.without_partner(theirs.operations):
                 if last.index in theirs.read or not last.op.endswith("_") or not last.inputs:
@@ -308,9 +299,7 @@ class _Walk:
             yield from self._ends(*ends)
 
     def _ends(self, mine: list[Operation], theirs: list[Operation]) -> Iterable[Pair]:
-        """Results that nothing reads. Of one size those that agree are the same end, whichever
-        operation gives them; what is left stands beside each other in its order.
-        """
+        """Results that nothing reads: pairs of one size that agree, the others in their order."""
         left, right = ([(o, d) for o in side for d in o.outputs] for side in (mine, theirs))
         for one in [*left]:
             alike = (other for other in right if other[1].size == one[1].size)

@@ -1,9 +1,8 @@
 """Where the numbers part: pure rules over recorded streams.
 
-The first operation whose result differs on the two sides by more than rounding explains, while what
-it read did not: that is the cause. Where the sides do different things, it is the first operation
-that one side does alone and because of which an end of the program differs. What two runs of one
-side do differently is learned first and never counted against the other side.
+The cause is the first operation whose result differs by more than rounding while its inputs do not;
+or, where the sides do different things, the first that one side does alone and that changes an end
+of the program. What two runs of one side do differently is learned first and never counted.
 """
 
 import re
@@ -38,8 +37,7 @@ class Parting:
     judged: Judged
     rank: int
     reads: tuple[tuple[Operation, float], ...] = ()  # what it read, and how far apart that was
-    # The sides do not do the same here: this operation began it, and `bad` and `good` are the
-    # first values that are apart because of it.
+    # Where the sides do different things: what began it; `bad` and `good` differ because of it.
     begins: Operation | None = None
     only_on: str | None = None  # the side that alone does what began it
 
@@ -179,10 +177,7 @@ class _Blame:
     # -- sides that do not do the same -------------------------------------------------------------
 
     def _surviving(self) -> list[Pair]:
-        """What stands beside each other and is in low precision on one side, or gives other numbers
-        and leads to an end of the program that differs. Numbers that agree where both sides read
-        them again do not.
-        """
+        """Those `beside` that are in low precision on one side or lead to an end that differs."""
         apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
         read = self.bad.all_read()
         ends = [index for index in apart if index not in read]
@@ -211,9 +206,7 @@ class _Blame:
         return found
 
     def _of_flow(self, pair: Pair) -> Parting:
-        """Named by the first operation that one side does alone behind the last numbers that agree:
-        before them the sides may do different things, and it makes no difference.
-        """
+        """Blames the first lone operation behind the last agreement: those before are harmless."""
         of_bad = ([pair.first.index], self._bad, self._partner)
         of_good = ([pair.second.index], self._good, self._of_good)
         agree, both = self.alignment.agree, (self._upwards(*of_bad), self._upwards(*of_good))
@@ -237,9 +230,7 @@ class _Blame:
         return self._begun(pair, begins)
 
     def _that_computes(self, begins: Operation, stretch: Sequence[Operation]) -> Operation:
-        """Of equal candidates the first that computes: of one line, or the one that reads a cast
-        with nothing in between that both sides do.
-        """
+        """The first on its line that computes; of a cast its reader, if none shared is between."""
         same = (o for o in stretch if _line(o) == _line(begins) and not self._only_moves(o))
         found = min(same, key=lambda o: (_moves(o), o.op == "input", o.index))
         if found.op != "aten::_to_copy":

@@ -1,11 +1,9 @@
-"""How far two results of one operation may part by rounding alone, given how far its inputs had
-parted already.
+"""How far two results of one operation may part by rounding alone, given how far its inputs parted.
 
-A difference is relative: the largest parting of an element, over the larger of that element and the
-tensor's root mean square. What rounding explains follows from the precision of the result, from the
-root of the length of the sums in the operation (sums of a low precision are accumulated in
-float32), and from cancellation: a small result of large inputs has large relative errors, and
-passes on larger ones than it got.
+A difference is the largest of an element over the larger of that element and the tensor's root mean
+square. Rounding explains it by the precision of the result, the root of the length of its sums (low
+precisions accumulate in float32), and cancellation: a small result of large inputs has large
+relative errors, and passes on larger ones than it got.
 """
 
 import math
@@ -175,25 +173,19 @@ def judge(
 def led_elsewhere(
     a: Digest, b: Digest, inherited: float, learned: float, requested: float
 ) -> float:
-    """How far two results may part that other operations led to on the two sides: rounding
-    explains half of the digits of the finer one.
-    """
+    """Limit where the sides got there by other operations: half the digits of the finer one."""
     least = min(EPSILON.get(digest.dtype, 0.0) for digest in (a, b))
     return max(math.sqrt(least), _SLACK * learned, 2 * inherited, requested)
 
 
 def requested_tolerance(*streams: Stream) -> float:
-    """How far results may part behind the first that does, where another precision was requested:
-    few elements jump, and no sample shows it.
-    """
+    """Limit behind the first difference at another precision, where few elements jump unsampled."""
     kinds = {d.dtype for stream in streams for o in stream.operations for d in o.outputs}
     return _REQUESTED * math.sqrt(max((EPSILON.get(kind, 0.0) for kind in kinds), default=0.0))
 
 
 def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherited: float) -> float:
-    """How far apart an update may be that is divided by its own size, as Adam's: where that is next
-    to nothing, what was inherited turns it round.
-    """
+    """Limit of an update divided by its own size (Adam): near zero, what was inherited flips it."""
     if inherited == 0 or not _NORMALISED_UPDATES.fullmatch(_short(operation)):
         return 0.0
     pairs = zip(inputs, operation.outputs, strict=False)
@@ -223,9 +215,7 @@ def _short_name(op: str) -> str:
 
 
 def roundings(operation: Operation, inputs: Sequence[Digest | None], least: float) -> float:
-    """By how many roundings of the precision `least` its result may be off if its inputs are
-    exact.
-    """
+    """How many roundings of precision `least` a result of exact inputs may be off."""
     length = _sum_length(operation)
     steep = _steepness(operation, inputs)
     if length <= 1:

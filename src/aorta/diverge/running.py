@@ -164,9 +164,7 @@ class _Work:
         return found
 
     def _unlike_exits(self) -> tuple[str, ...]:
-        """How the sides ended, where no run of one ended like one of the other: what one of them
-        would have done next was never compared.
-        """
+        """How the sides ended, if never alike: what one would have done next was not compared."""
         bad, good = (self.exits.get(name, set()) for name in (BAD, GOOD))
         if not bad or not good or bad & good:
             return ()

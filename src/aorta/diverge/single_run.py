@@ -1,6 +1,4 @@
-"""What one run says by itself: its first NaN or infinity and how large the numbers of each module
-were in the steps before; and whose gradients or parameters differ first between its ranks.
-"""
+"""From one run: its first NaN or infinity with the magnitudes before, and ranks that differ."""
 
 import math
 import re
@@ -63,9 +61,7 @@ def _first_nonfinite(stream: Stream) -> NonFinite | None:
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """The largest absolute value, and the largest norm, among what the operations of a module gave
-    in one step: going forward, and of gradients going backward. None where it gave none.
-    """
+    """Largest absolute value and norm of a module's results in a step, forward and of gradients."""
 
     step: int
     module: str
@@ -82,9 +78,7 @@ class Magnitudes:
 
 
 def magnitude_history(streams: Sequence[Stream], found: NonFinite) -> tuple[Magnitudes, ...]:
-    """The twenty steps before the first NaN or infinity, and its own up to there, by module in the
-    order of the program.
-    """
+    """By module: the twenty steps before the first NaN or infinity, and its own up to there."""
     (stream,) = (s for s in streams if s.rank == found.rank)
     end = found.operation
     largest: dict[tuple[str, int], dict[str, tuple[float, float]]] = {}

@@ -1,6 +1,4 @@
-"""The axes of a reduction spec as they are written, kind by kind: what each is to the search, and
-how its value reaches the workload. Reading what it names may fail with a UsageError.
-"""
+"""The axes of a reduction spec, kind by kind, and their bindings. A bad file is a UsageError."""
 
 import hashlib
 import os

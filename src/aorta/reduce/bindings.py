@@ -1,9 +1,4 @@
-"""What binds an axis to the workload: from a value to variables and files, the same way for a trial
-and for what ships.
-
-A binding knows one axis, reads its original once, and writes a value where it is told to. It does
-not know why.
-"""
+"""Binds an axis to the workload: its value as variables and files, for trials and reproducer."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +23,7 @@ class AxisBinding:
     axis: Axis
     # The variables that hold the value itself.
     texts: Callable[[Value], Mapping[str, str]] = field(default=_no_texts, repr=False)
-    # The value as a file or folder, whose parent is there; nothing in it points elsewhere. None: it
-    # is given through variables alone.
+    # The value as a file or folder without links, its parent is there. None: variables alone.
     write: Callable[[Value, Path], None] | None = field(default=None, repr=False)
     source: Path | None = None  # the file or folder that is reduced
     digest: str = ""  # changes when what the axis reduces has changed

@@ -1,9 +1,7 @@
-"""Whole numbers that stand in a configuration (YAML, JSON, TOML), and the same text with another
-number in the place of one. Whatever else the file holds, comments too, stays as it is.
+"""Whole numbers in a configuration (YAML, JSON, TOML), and the same text with one of them changed.
 
-Numbers that are no sizes are known by their names: a seed, a port, a period. Made smaller they make
-a run another one, or a slower one, and nothing smaller. So are bounds of what data may hold, such
-as a vocabulary: with a smaller one any row fails like the bad one.
+Known by name and left alone: seeds, ports, periods, which made smaller make another run, not a
+smaller one; and bounds of data such as a vocabulary, below which any row fails like the bad one.
 """
 
 import json
@@ -50,9 +48,7 @@ _BOUND = re.compile(
 
 @dataclass(frozen=True)
 class Setting:
-    """One number: its key behind those that it stands below (`train.steps`), and the part of the
-    text that it takes.
-    """
+    """One number: its full key (`train.steps`) and the part of the text that it takes."""
 
     key: str
     initial: int
@@ -73,9 +69,7 @@ def sizes_in(path: Path) -> list[Setting] | None:
 
 
 def settings_in(path: Path) -> list[Setting] | None:
-    """Every whole number whose key stands once, in their order; None where the file cannot be
-    parsed, is large, or holds rows of data.
-    """
+    """Whole numbers whose key occurs once; None for a file of data, a large or an invalid one."""
     try:
         if path.suffix not in CONFIGS or path.stat().st_size > _MOST_BYTES:
             return None
@@ -98,9 +92,7 @@ def _of_toml(text: str) -> Iterator[Setting]:
 
 
 def _of_yaml(text: str, suffix: str) -> Iterator[Setting]:
-    """Of its mappings at every depth, but for those in lists; a JSON document with a list of
-    objects is data. JSON is YAML but for its tabs.
-    """
+    """Of mappings outside of lists; JSON is YAML but for its tabs, a list of objects is data."""
     if suffix == ".json":
         json.loads(text)
     waiting: list[tuple[str, Any]] = [("", yaml.compose(text.replace("\t", " "), Loader=_LOADER))]

@@ -75,8 +75,8 @@ def draft_spec(
 
 
 def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
-    """How it ended, and what to look for: an exit code leaves it to `same_failure` which failure is
-    meant; a pattern is for what is said by a run that ends well.
+    """How it ended, and an oracle: a pattern if it ended well, else the exit code, of which
+    `same_failure` says which failure is meant.
     """
     if end.lost is not None:
         raise NoAnswerError(f"the command could not be run: {end.lost}")

@@ -38,9 +38,8 @@ _MOST_FILES = 20_000
 
 @dataclass
 class TimeLimits:
-    """How long a candidate may take, learned from the original: five times as long, since a clean
-    one may well run longer than the original took to fail. One that takes longer still cannot be
-    told, and is not tried again.
+    """A candidate may take five times as long as the original, since a clean run may take longer
+    than one that fails. Past that it is undecided and not tried again.
     """
 
     given: float | None = None
@@ -203,8 +202,7 @@ class GatedOracle:
             return None
 
 
-# -- a working directory of its own for one trial: real folders, so that a program that walks
-# through it, or writes into it, sees nothing of where it came from
+# -- a trial's own working directory: real folders, so that writes do not reach the original
 
 
 def make_workplace(original: Path, place: Path, without: Collection[str], *, copy: bool) -> None:

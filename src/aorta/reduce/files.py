@@ -1,6 +1,5 @@
-"""The workload's own files that a reproducer needs: those the command names, those they name, and
-those that a run was seen to open. And a command as it runs elsewhere, with
-what it imports: programs by name, files inside the bundle, and what cannot be moved named as such.
+"""The workload's files that a reproducer needs: those the command names, those they name, and those
+a run opened. And its command and imports as they run elsewhere; what cannot be moved is named.
 """
 
 import ast
@@ -52,9 +51,7 @@ def needed_files(
     apart: Sequence[Path],
     opened: Collection[str] = (),
 ) -> WorkloadFiles:
-    """What to copy of `root`, the smallest files first. `apart` is never copied. `opened`: names
-    that a run was seen to open, which are needed too.
-    """
+    """What to copy of `root` but `apart`, smallest first; `opened`: files that a run opened."""
     files = dict(_walk(root, apart))
     if globs is not None:
         names = {name for name in files if any(fnmatchcase(name, glob) for glob in globs)}
@@ -170,9 +167,7 @@ class Portable:
     scripts: dict[str, str] = field(default_factory=dict)  # that called a program by its path
 
     def call_by_name(self, files: WorkloadFiles) -> None:
-        """In shell scripts of the workload, programs of this machine lose their path, which another
-        machine has not and a scrubber takes out.
-        """
+        """Strips paths of programs in shell scripts: other machines lack them."""
         for name in files.names:
             script = _text_of(files.root / name)
             if not (name.endswith(".sh") or _SHELL.match(script)):
@@ -256,9 +251,7 @@ _SECONDS_TO_LIST = 60
 
 
 def requirements(files: Sequence[Path], python: str | None) -> dict[str, list[str]]:
-    """By the module that is imported: the packages that bring it, as `name==version`. Without the
-    standard library and the files themselves; empty where that Python does not say what it has.
-    """
+    """The packages (`name==version`) behind each imported module; {} if `python` fails to say."""
     own = {file.stem for file in files} | {file.parent.name for file in files}
     wanted = {name for file in files for name in _imported(file)} - own - sys.stdlib_module_names
     installed = _installed(python) if python and wanted else {}

@@ -1,6 +1,4 @@
-"""What a reduction hands to other verbs: a spec that reduces further, and a recipe that triage runs
-unedited.
-"""
+"""For other verbs: a spec that reduces further, and a recipe that triage runs unedited."""
 
 import os
 from collections.abc import Mapping
@@ -30,8 +28,7 @@ from aorta.registry.mitigations import plausible_mitigations
 from aorta.workloads.child import ChildExit
 from aorta.workloads.ranks import ANY_RANK
 
-# Of one cell at most: as many as it takes to tell a cure from nothing, for a failure that is
-# certain and one that is not.
+# Most of one cell: enough to tell a cure from nothing, of a certain failure and of a flaky one.
 _CERTAIN_TRIALS, _FLAKY_TRIALS = 12, 30
 
 
@@ -42,9 +39,9 @@ def spec_document(
     placed: Mapping[str, str | Path],
     folder: Path,
 ) -> dict[str, Any]:
-    """The spec with its final values. An axis that has nothing left to give becomes a plain
-    variable. `changed` is what the workload is called and run with in the folder. A secret of
-    `extra_env` is left to whoever runs it.
+    """The spec with its final values; exhausted axes become plain variables, secrets are left out.
+
+    `changed` is what the workload is called and run with in the folder.
     """
     document = {key: value for key, value in plan.spec.document.items() if key != "scrub"}
     workload = {**document.get("workload", {}), **changed}
@@ -91,9 +88,9 @@ def _final(
 def recipe_document(
     plan: ReducePlan, script: str, failure: Failure | None, *, flaky: bool
 ) -> dict[str, Any]:
-    """A recipe of the `command` workload, with a cell for every mitigation that can act here and
-    may cure a failure of which no more is known. Its paths are relative to the recipe, so it runs
-    wherever it is put; what was learned of the failure stands in its oracle.
+    """A recipe of the `command` workload with a cell for every mitigation that may help here.
+
+    Its paths are relative to the recipe, so it runs wherever it is put.
     """
     environment = plan.request.environment
     inline = environment.kind is RuntimeKind.DOCKER and environment.source == "inline"

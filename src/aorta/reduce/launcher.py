@@ -1,7 +1,6 @@
-"""torchrun in a command line: how many ranks it starts. And the words and the Python of a command.
+"""How many ranks torchrun starts; the words and the Python of a command (a shell text, or words).
 
-A command is one text for a shell, or a list of words. Where the launcher stands inside a script,
-or its options do not say it, torchrun's own variables (`PET_...`) say the number of ranks.
+Where torchrun's options do not say it, or it is inside a script, its variables (`PET_...`) do.
 """
 
 import re

@@ -1,6 +1,4 @@
-"""Writes what ships: every file of the run directory goes through the scrubber on its way. The
-private state does not.
-"""
+"""Writes what ships: every file goes through the scrubber on its way. The private state stays."""
 
 import json
 import os
@@ -81,11 +79,7 @@ class Output:
         reproducer: Reproducer | None,
         env: Mapping[str, Any],
     ) -> None:
-        """Everything that ships, from scratch; then the list of it.
-
-        Also called on the way, whenever something smaller fails: what was there stays until the new
-        one is whole.
-        """
+        """Write all that ships anew, also on the way; the old stays until the new is whole."""
         self.changed, self.withheld = {}, []
         staged = fresh_dir(self.run.private / "shipping") / SHRUNKEN
         if reproducer is not None:
@@ -217,9 +211,7 @@ class CopyExperiment:
         )
 
     def _path(self) -> dict[str, str]:
-        """What any machine has, and the one Python that its user names; a program that is
-        called by its name is the original's own.
-        """
+        """A bare PATH plus the directories of the original's programs, and its Python as PYTHON."""
         if self.inner.base.environment.isolated:
             return {}
         if not self.reproducer.plan.is_command:

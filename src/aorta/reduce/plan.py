@@ -1,6 +1,4 @@
-"""From a spec to everything a reduction needs before its first trial; whatever is wrong is said
-here.
-"""
+"""From a spec to all that a reduction needs before its first trial; raises on wrong input."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -160,9 +158,7 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
 
 
 def _bindings(spec: SpecFile, cwd: Path) -> tuple[AxisBinding, ...]:
-    """Every axis of the spec but the source, read and checked; an error names the place in the
-    file.
-    """
+    """Every axis but the source, read and checked; errors name the place in the file."""
     around = Surroundings(cwd, spec.base, python_of(spec.content.workload.command or ()))
     made = []
     for index, axis in enumerate(spec.content.axes):

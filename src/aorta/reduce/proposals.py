@@ -1,7 +1,4 @@
-"""What a command line and its scripts offer to shrink: numbers, data files and ranks that can be
-set from outside; and what the command opens without naming it, which shrinks where it lies: data
-files, folders of them, and the numbers of configurations.
-"""
+"""Axes that a command line, its scripts and the files it opens offer to shrink."""
 
 import ast
 import os
@@ -61,10 +58,7 @@ class Proposal:
 def proposal_for(
     words: Sequence[str], cwd: Path, opened: Sequence[str] = (), *, defaults: bool = False
 ) -> Proposal:
-    """Everything that the command line and its scripts offer. `opened`: files that a run of it was
-    seen to open, which may shrink where they lie. `defaults`: also options that the script has and
-    nobody gave.
-    """
+    """`opened`: files that a run opened. `defaults`: also options of the script nobody gave."""
     line = _CommandLine(words, cwd)
     parts = [*line.with_variables(), *(line.with_defaults() if defaults else ())]
     line.add_variables_read()
@@ -114,9 +108,7 @@ class _CommandLine:
         return at
 
     def _parser_options(self) -> Iterator[tuple[list[str], dict[str | None, Any]]]:
-        """`add_argument("--steps", "-s", default=500)` in the script: its names, and its arguments
-        as far as they are plain values.
-        """
+        """`add_argument("--steps", "-s", default=500)`: names, and arguments with plain values."""
         named = self.words[self._program : self._program + 1]
         script = self.cwd.joinpath(*named)
         if script.suffix != ".py" or not script.is_file() or script.stat().st_size > _MOST_TEXT:
@@ -270,9 +262,7 @@ def _scripts(words: Sequence[str], cwd: Path) -> Iterator[str]:
 def propose_files(
     opened: Sequence[str], cwd: Path, taken: Sequence[str], python: str | None
 ) -> Axes:
-    """Axes for the data and the configurations among files that a run opened, seen from its working
-    directory. `python` runs it.
-    """
+    """Axes for data and configurations that a run opened; `python` is the one that runs it."""
     names = set(taken)
     data = [name for name in sorted(opened) if _is_data(cwd / name)]
     folders = _folders(data, cwd)
@@ -316,10 +306,7 @@ def may_lose_parts(path: Path, python: str | None) -> bool:
 
 
 def _folders(data: Sequence[str], cwd: Path) -> list[str]:
-    """Folders of which several files were opened and that hold nothing but data. A program that
-    opens many YAML or TOML files puts its configuration together from them: each has numbers of its
-    own.
-    """
+    """Folders of data of which several files were opened. YAML and TOML files are configuration."""
     parents = (str(Path(name).parent) for name in data if not name.endswith(_CONFIGS))
     return [
         folder

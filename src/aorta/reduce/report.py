@@ -1,6 +1,4 @@
-"""What a reduction amounts to: one value that the JSON, the table, SHIP.md and the exit code all
-read; and its end in a few lines for people.
-"""
+"""The result of a reduction, which JSON, table, SHIP.md and exit code all read."""
 
 import shlex
 import statistics

@@ -1,6 +1,4 @@
-"""The public API of reduce: all that may be asked of a reduction, and the one function that
-answers it.
-"""
+"""The public API of reduce: its request and the function that answers it."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -95,9 +93,7 @@ def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
 
 
 def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]) -> ReduceRequest:
-    """What the run that is resumed was begun with, and over it whatever the request says. What may
-    be spent it alone says.
-    """
+    """The request of the resumed run, overridden by this one, whose budget alone counts."""
     if request.dry_run:
         raise UsageError("--dry-run leaves nothing to resume; give one of them")
     run = find_resumable(_output(request), VERB, resume.run)

@@ -1,6 +1,4 @@
-"""`aorta reduce` from a plan to its report: claim or resume a run directory, search, try what would
-ship, write it.
-"""
+"""`aorta reduce` from plan to report: claim or resume a run directory, search, rehearse, write."""
 
 import json
 import time
@@ -60,9 +58,7 @@ def reduce_workload(
     listeners: Sequence[Listener],
     written: Callable[[], None],
 ) -> ReduceReport:
-    """Search to the end, then write all that ships; partial results where it was stopped. `written`
-    is called after each improvement.
-    """
+    """Search, then write all that ships, also if stopped. `written` is called per improvement."""
     output = Output(session.run, plan, plan.scrubber())
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners)
@@ -88,9 +84,7 @@ def reduce_workload(
 
 
 class BestSoFar:
-    """Calls `write` with every trial so far whenever something smaller was seen to fail, before the
-    next trial begins. A listener of the engine's events.
-    """
+    """Engine listener: calls `write` at each smaller failure, before the next trial begins."""
 
     def __init__(self, write: Callable[[Sequence[TrialRecord]], None]) -> None:
         self._write = write
@@ -111,9 +105,7 @@ class BestSoFar:
 
 
 class ReductionRun:
-    """One reduction in one run directory: the questions it asks, one after the other, and what
-    their answers amount to.
-    """
+    """One reduction in one run directory: its questions in order, and the report of them."""
 
     def __init__(
         self,
@@ -160,9 +152,7 @@ class ReductionRun:
         listeners: Sequence[Listener] | None = None,
         **more: Any,
     ) -> Answer:
-        """One question, within what those before have left of the time; beside the search no limit
-        of trials keeps it from being asked. `more`: other fields of the `Question`.
-        """
+        """One question within the time left, trials unlimited. `more`: `Question` fields."""
         question = Question(
             search=search,
             judges=judges,
@@ -218,9 +208,7 @@ class ReductionRun:
     # -- axes that do not matter, and the program itself
 
     def _without_ignored(self, report: ReduceReport) -> ReduceReport:
-        """An axis at its floor may be one that the command never looks at: whether it fails the
-        same with nonsense in its place is said.
-        """
+        """Marks axes at their floor that the command ignores: it fails the same with nonsense."""
         reduction = report.reduction
         suspects = [
             facts.axis.name
@@ -336,10 +324,7 @@ class ReductionRun:
     def rehearse(
         self, report: ReduceReport, reproducer: Reproducer, output: Output
     ) -> tuple[ReduceReport, Reproducer]:
-        """Whether what ships, as it ships, fails like the original from somewhere else.
-
-        Where it does not, it is tried again with every file that a run opens.
-        """
+        """Whether what ships fails from elsewhere; else tried again with all files a run opens."""
         most = self.plan.budget.max_trials
         if report.ending.reason is Reason.BUDGET and (most is None or len(report.records) < most):
             tried = self._rehearsed(report, reproducer, output, 6, once=True)
@@ -436,9 +421,7 @@ def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Fa
 
 
 def _enough(report: ReduceReport, before: HitCount) -> int:
-    """So many trials that a copy which fails as often as what was accepted is missed less than once
-    in a hundred times. `before`: how often the original was seen to fail before the reduction.
-    """
+    """Trials after which a copy that fails as often as the accepted is missed with under 1 %."""
     reduction = report.reduction
     accepted = {point.config_key for point in (*reduction.accepted, reduction.best)}
     tried = Tally.of(

@@ -1,9 +1,4 @@
-"""`shrunken/`: the reproducer. A script with every value baked in, its data, and the files that
-other verbs take.
-
-Nothing here is scrubbed: `output` does that to what is laid out, for the rehearsal and for what
-ships alike.
-"""
+"""`shrunken/`: a script with every value baked in, its data, files for other verbs. Unscrubbed."""
 
 import os
 import re
@@ -51,9 +46,7 @@ _TAKEN = (SCRIPT, SPEC, RECIPE, ENV, ORDER, REQUIREMENTS, WORKLOAD, SIDECARS)
 def files_of(
     plan: ReducePlan, apart: Sequence[Path], opened: Collection[str] = ()
 ) -> WorkloadFiles | None:
-    """What a command needs; a registered workload brings its own code. `opened`: files that a run
-    was seen to open.
-    """
+    """What a command needs, with the files a run `opened`; None for a registered workload."""
     if not plan.is_command:
         return None
     named = [*argv_of(plan.request.config["command"]), *plan.base.env.values()]

@@ -1,6 +1,4 @@
-"""The reduction spec: `aorta.yaml`, read strictly. It knows what the keys may hold, and nothing of
-what they lead to.
-"""
+"""The reduction spec, `aorta.yaml`, read strictly: which values its keys may hold."""
 
 import re
 from collections.abc import Mapping

@@ -1,8 +1,4 @@
-"""A data file as pieces that may go, by its own structure: the rows of a CSV file below their
-header, the elements of a JSON document at every depth, the rows of arrays, else lines. It gives the
-bytes of what is left; it knows no axis and no trial. What the indentation of lines tells, of YAML
-too, the search sees itself.
-"""
+"""A data file as removable pieces: CSV rows, JSON elements at any depth, array rows, or lines."""
 
 import csv
 import io
@@ -44,9 +40,7 @@ class Pieces:
 
 
 def pieces_of(name: str, content: bytes, header: int | None = None) -> "Pieces | JsonTree":
-    """By the ending of `name`; by lines where its content is not what the ending says. `header`: so
-    many first lines always stay (None: those that look like one).
-    """
+    """By the ending of `name`, else by lines. `header`: first lines that stay (None: guessed)."""
     ending = name.rpartition(".")[2].lower()
     found = _of_json(content) if ending == "json" and not header else None
     if found is not None:
@@ -164,8 +158,7 @@ def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(members)
 
 
-# -- arrays that NumPy or torch wrote, as rows along their first dimension. The Python that runs the
-# trials reads and writes them: it has the library that its program needs.
+# -- rows of NumPy and torch arrays; the trials' Python reads and writes them: it has the library
 
 ARRAYS = (".npy", ".npz", ".pt")
 _SELECT = """
@@ -208,9 +201,7 @@ else:
 
 @dataclass(frozen=True)
 class ArrayRows:
-    """The rows of an array, of arrays of one length beside each other, or the elements of a
-    list.
-    """
+    """The rows of an array or of arrays of one length side by side, or the elements of a list."""
 
     python: str
     path: Path

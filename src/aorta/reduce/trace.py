@@ -1,6 +1,4 @@
-"""Listeners of a reduction's events: `reduction_trace.jsonl`, which is every candidate, accepted or
-not, with what was seen of it; and a word about candidates that all end in another way.
-"""
+"""Engine listeners: `reduction_trace.jsonl` (every candidate), and a note on other failures."""
 
 import hashlib
 import json
@@ -125,9 +123,7 @@ def _trial_row(record: TrialRecord) -> dict[str, Any]:
 
 
 class OtherEnds:
-    """Calls `act` with the failure as soon as three candidates in a row ended the same way that is
-    not the failure which is looked for. A listener of the engine's events.
-    """
+    """Engine listener: calls `act` once three candidates in a row end in the same other failure."""
 
     def __init__(self, act: Callable[[Failure], None]) -> None:
         self._act = act

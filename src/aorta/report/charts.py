@@ -1,8 +1,6 @@
-"""Pictures as inline SVG: a strip of marks, a curve over trials or steps, a grid of cells. A chart
-is a function of its data and a width in pixels; it knows no run and no verb.
+"""Charts as inline SVG: functions of data and a width in pixels that know no run and no verb.
 
-Marks differ by shape as well as by colour, and colours come from the page's own style, so that one
-picture serves light, dark and print.
+Marks differ by shape as well as colour, and colours come from the page's style: light, dark, print.
 """
 
 import math
@@ -179,9 +177,7 @@ _BETWEEN_LABELS = 14
 
 @dataclass(frozen=True)
 class Curve:
-    """Marks by their kind, and lines that hold a value until the next, each with the words at its
-    end. `log`: heights on a logarithmic scale; `downward`: the first on top, as in a log file.
-    """
+    """Marks by kind, and step lines with labels at their ends. `downward`: the first on top."""
 
     dots: Sequence[tuple[str, Places]]
     x_name: str
@@ -260,9 +256,7 @@ def _step_line(places: Places, number: int) -> Markup:
 
 @dataclass(frozen=True)
 class GridCell:
-    """`kind` is how it looks, in the style's words. `share`: how deep its colour is, from 0 to 1;
-    `interval` is drawn below its words, on a line from 0 to 1.
-    """
+    """`kind`: its style. `share`: depth of colour; `interval`: drawn below. Both are 0 to 1."""
 
     row: str
     column: str

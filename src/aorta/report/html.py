@@ -1,6 +1,4 @@
-"""A page model as one HTML file: no network, no script, light and dark, readable on paper and
-aloud.
-"""
+"""A page as one HTML file: no network, no script; light, dark, print and screen readers."""
 
 from collections.abc import Sequence
 from importlib.resources import files

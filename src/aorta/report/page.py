@@ -1,8 +1,4 @@
-"""What a page is made of, before it is one file: an answer, facts, pictures, tables, texts; and the
-elements it becomes, as text that is safe by its type: whatever is not `Markup` is escaped.
-
-The words of a page are decided in `pages`; how they look is for `html`.
-"""
+"""The parts of a page: `pages` writes the words, `html` the looks; all but `Markup` is escaped."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence

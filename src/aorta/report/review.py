@@ -1,8 +1,6 @@
-"""What `aorta bundle --review` shows before anything is written, in lines and as a page: every file
-that would leave, every replacement where it stands.
+"""`aorta bundle --review`: every file that would leave, every replacement in its place.
 
-The page shows what stays here, so it is for the eyes of this site alone: the caller keeps it
-private and removes it afterwards.
+It shows what stays on this site: the caller keeps the page private and removes it afterwards.
 """
 
 from collections.abc import Iterator

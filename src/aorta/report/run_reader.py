@@ -1,8 +1,6 @@
-"""From a run directory to an `OpenedRun`: which verb wrote it, how it stands, its documents and
-trials, all of it scrubbed.
+"""From a run directory to an `OpenedRun`: verb, state, documents and trials, all scrubbed.
 
-Each page says which files it needs; it gets what this module returns and never sees the disk, so
-nothing can reach a page that has not been through the scrubber.
+Pages say which files they need and never see the disk, so nothing unscrubbed can reach them.
 """
 
 import json
@@ -35,9 +33,7 @@ ATTRIBUTION = "aorta.attribution/"
 
 
 class Document(dict[str, Any]):
-    """A JSON object whose parts are read by their shape: one that is missing or of another shape is
-    absent, never an exception.
-    """
+    """A JSON object: a part that is missing or of another shape is absent, never an exception."""
 
     def section(self, *path: str) -> "Document":
         """The object at a path of keys, or an empty one."""
@@ -108,9 +104,7 @@ class OpenedRun:
 
 
 class _SecretsAlone(Scrubber):
-    """For a page that stays on its own machine, where a path or a node is worth nothing but as it
-    is.
-    """
+    """For a page that stays on its own machine, where paths and node names are useful."""
 
     def replaced(
         self, text: str, where: str, findings: Sequence[SecretSpan], line: int = 1
@@ -120,9 +114,7 @@ class _SecretsAlone(Scrubber):
 
 
 def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = False) -> OpenedRun:
-    """Everything that a page may show of a directory. `shared`: paths, names and addresses are
-    replaced, and not only secrets.
-    """
+    """All that a page may show. `shared`: paths, names, addresses are replaced beside secrets."""
     if not path.is_dir():
         raise UsageError("there is no such directory; expected a run directory", where=str(path))
     verb = verb_of(path)

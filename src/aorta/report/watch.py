@@ -1,6 +1,4 @@
-"""The page of a run while it goes on (`--watch`): `report.html` in its directory, written anew
-every few seconds, which a browser loads again by itself until the run is over.
-"""
+"""`--watch`: `report.html` of a run, rewritten every few seconds; the browser reloads it."""
 
 import threading
 import time
@@ -52,8 +50,6 @@ class LivePage:
 
 
 def run_of(path: Path) -> Path:
-    """The run that a stage belongs to: the outermost run directory around it, such as RUN of
-    `RUN/stages/NAME`, and of `RUN/.aorta/STAGE/NAME` in a solve.
-    """
+    """The outermost run around a stage: RUN of `RUN/stages/NAME` or `RUN/.aorta/STAGE/NAME`."""
     around = [above for above in path.absolute().parents[:3] if RunDir(above).about()]
     return around[-1] if around else path

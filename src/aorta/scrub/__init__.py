@@ -1,3 +1,4 @@
-"""What may not leave this site, found and replaced: each stretch becomes a placeholder such as
-`<PATH:1>`, the same for the same value throughout one `Scrubber`. Nothing maps back.
+"""Finds what may not leave this site and replaces it by placeholders such as `<PATH:1>`.
+
+One value has one placeholder throughout a `Scrubber`. Nothing maps back.
 """

@@ -180,8 +180,7 @@ _RULES = (
         ":0] ",
         is_private=lambda value, _: value.count("-") > 1 or _is_before_lines(value),
     ),
-    # `gpu-a100-[017-020]`, `gpu-a100-017:29500`, `on node dgx07`, `dgx07 slots=8`: names that say
-    # by themselves that they are a machine's.
+    # `gpu-a100-[017-020]`, `gpu-a100-017:29500`, `on node dgx07`, `dgx07 slots=8`.
     Rule(
         rf"(?<![\w.\-])(?P<host>{_MACHINE})(?::[0-9]{{4,5}}(?![\w.:])|[ \t]+slots=)"
         rf"|(?i:\b(?:host|node|node failure on|machine))[ \t]+(?P<of_word>{_MACHINE})(?![\w.\-])"

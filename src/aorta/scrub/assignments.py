@@ -1,7 +1,6 @@
-"""Values behind a name that announces a secret, by one grammar for YAML, TOML, JSON, INI, shell,
-Python, XML, command lines, tables and sentences: a name, a join and a value. The join says how
-surely a value follows; `vocabulary` says which names announce a secret and which values are
-ordinary. Standard library only, as `known_keys`.
+"""Values behind a name that announces a secret: one grammar (name, join, value) for YAML, TOML,
+JSON, INI, shell, Python, XML, command lines, tables and sentences. The join says how surely a value
+follows; `vocabulary` knows the words. Standard library only, as `known_keys`.
 """
 
 import re
@@ -354,9 +353,7 @@ def _unquoted(
 
 
 def _below(text: str, at: int, place: _Place, is_block: bool) -> Iterator[SecretSpan]:
-    """The lines of a block, each item of a list, each value of a Kubernetes secret, or the one
-    value that stands below its name.
-    """
+    """Lines of a block, items of a list, values of a Kubernetes secret, or the one value below."""
     start = end = -1
     indent = len(place.before) - len(place.before.lstrip(" \t-"))
     while (line := _INDENTED.match(text, at)) is not None:

@@ -1,6 +1,4 @@
-"""Files on their way out: our own documents by field, everybody else's as text. A field means the
-same in every document of ours, so one table by name serves all schemas; what is not in it is text.
-"""
+"""Files on their way out: our documents by field (one table for all schemas), others as text."""
 
 import json
 import re
@@ -58,9 +56,7 @@ def as_bytes(text: str) -> bytes:
 
 
 def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> tuple[bytes, int] | None:
-    """A user's own file, and how many stretches of it were replaced. None: it holds something
-    private and is no text.
-    """
+    """A user's file and how many parts were replaced; None if it is private and not text."""
     if b"\0" in data:
         return None if scrubber.text(data.decode("latin-1")).taken else (data, 0)
     scrubbed = scrubber.text(as_text(data), code=_is_code(name))
@@ -86,9 +82,7 @@ class Account:
 
 @dataclass(frozen=True)
 class FileScrubber:
-    """Files are learnt from, then scrubbed. `ours`: a document that we wrote. What is no text is a
-    NotTextError.
-    """
+    """Learn from files, then scrub them. `ours`: a document that we wrote. Raises NotTextError."""
 
     scrubber: Scrubber
 

@@ -1,6 +1,4 @@
-"""What a detector is given (a text), what it gives back (stretches that may not leave), and what
-stands there afterwards: one value has one placeholder, and nothing maps back.
-"""
+"""What detectors take (a text) and return (private spans), and placeholders: one for a value."""
 
 import re
 from bisect import bisect_left
@@ -23,8 +21,8 @@ def _with_one_digit(text: str) -> str:
 
 
 class Text(str):
-    """Its lines are grouped by shape, in which every number is one `0`: `10.1.2.3` has the shape
-    `0.0.0.0`. A detector tries its patterns only in lines of a shape in which they can match.
+    """Text with lines grouped by shape, every number a `0` (`10.1.2.3` is `0.0.0.0`), so that a
+    detector tries its patterns only where the shape can match.
     """
 
     @cached_property

@@ -1,6 +1,5 @@
-"""What is looked for everywhere: the user's own patterns and values that were found once, in every
-spelling that a file gives them; and what stands behind percent, JSON and HTML escapes, base64 and
-hexadecimal, taken off one layer at a time.
+"""The user's own patterns and values found once, searched everywhere in every spelling and behind
+percent, JSON and HTML escapes, base64 and hexadecimal, one layer at a time.
 """
 
 import base64
@@ -43,8 +42,8 @@ SPELLINGS: tuple[Callable[[str], str], ...] = (
 
 
 def compiled(patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """Text in which `*` and `?` are wildcards, or `re:` and a regular expression. Text that also
-    reads as one is searched for as both: taking out too much can be mended.
+    """Text with wildcards `*` and `?`, or `re:` and a regular expression. Text that also reads as
+    one is searched for as both: taking out too much can be mended.
     """
     found: list[re.Pattern[str]] = []
     for pattern in patterns:
@@ -89,9 +88,7 @@ _SLOT = r"(?:\d{0,9}<\*>|\d{0,9}\[[^\]\s]{1,12}\][+*?]?|\\d[+*?]?|\d){1,40}"
 
 
 def _as_recorded(value: str) -> list[str]:
-    """An expression for a value whose digits a recorded failure, or a pattern that was drafted from
-    it, no longer holds; none without digits.
-    """
+    """A pattern for a value whose digits a recorded failure has lost; none without digits."""
     first, *rest = re.split(r"\d+", value)
     if not rest or len(first + "".join(rest)) < _SHORTEST:
         return []

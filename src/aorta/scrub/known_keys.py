@@ -1,5 +1,4 @@
-"""Keys that their own shape gives away: the prefixes and lengths that services publish, JSON web
-tokens, private keys, and long words that nobody wrote by hand.
+"""Keys known by shape: published prefixes and lengths, JSON web tokens, private keys, random words.
 
 Standard library only: a snapshot of the environment is also taken inside containers.
 """
@@ -127,9 +126,7 @@ def _keys_of(token: str) -> tuple[tuple[int, int], ...]:
 
 
 def is_drawn(word: str) -> bool:
-    """Small letters, capitals and digits in such a mixture as nobody writes by hand; a mangled
-    name of C++ has few changes between them, `Qwen2MoeSparseMoeBlock` is made of words.
-    """
+    """A random mix of cases and digits, unlike C++ mangled names and `Qwen2MoeSparseMoeBlock`."""
     written = sum(map(len, _WRITTEN_WORD.findall(word)))
     return _is_mixed(word, len(word)) and written < _OF_WORDS * len(word)
 

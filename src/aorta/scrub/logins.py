@@ -1,5 +1,4 @@
-"""Secrets that neither a shape nor a name before an equals sign gives away: logins inside of URLs,
-headers, command lines of known programs, and pairs of user and password in source code.
+"""Logins in URLs, headers, command lines of known programs, and user-password pairs in source code.
 
 Standard library only, as `known_keys`.
 """

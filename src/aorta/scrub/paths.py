@@ -1,8 +1,4 @@
-"""Paths that say who and where: everything absolute that is not a part of the operating system.
-
-Relative names stay: they are what makes a log readable. A project name inside one is for the user's
-own patterns.
-"""
+"""Absolute paths, but for the operating system's; relative ones stay: they make a log readable."""
 
 import itertools
 import re

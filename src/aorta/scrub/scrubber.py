@@ -1,9 +1,7 @@
-"""The scrubber: text in, text without secrets and identities out, and a note of every place that
-changed.
+"""The scrubber: text in, text without secrets and identities out, and a note of every replacement.
 
-*Learning* reads all that will leave, and remembers each secret and name it finds; *scrubbing*
-then takes out what it found there and what it remembers, so that a token announced in one file is
-also gone from another where it stands alone.
+*Learning* reads all that will leave and remembers each secret and name; *scrubbing* takes out those
+too, so that a token announced in one file is also gone from another where it stands alone.
 """
 
 import re

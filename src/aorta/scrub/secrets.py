@@ -1,8 +1,6 @@
-"""What gives a secret away: its own shape, the name it stands behind, or what is done with it.
-Standard library only: a snapshot is also taken inside containers.
+"""The detectors of secrets: by shape, by name, by use. Standard library only, for containers.
 
-Own rules, not a library's: `detect-secrets` names the line a secret is on but not where it ends. It
-is the second opinion of the tests.
+Own rules since `detect-secrets` names a secret's line but not its end; it cross-checks the tests.
 """
 
 import re

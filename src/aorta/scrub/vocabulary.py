@@ -1,6 +1,4 @@
-"""Word lists of the detectors, kept as data so that a word is added without reading a rule; and
-which names announce a secret: `HF_TOKEN`, `dbPassword`, `--api-key`; but not `pad_token` or `PWD`.
-"""
+"""Word lists of the detectors; which names announce a secret: `HF_TOKEN`, not `pad_token`."""
 
 import math
 import re
@@ -198,9 +196,7 @@ def may_announce_secret(name: str) -> bool:
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """What to hide behind a secret's name: no switch, no reference to a variable, no placeholder,
-    no place; numbers are counts, unless it is a password or a code.
-    """
+    """No switch, variable reference, placeholder or path; a number only of a password or code."""
     low = name.lower()
     if low.endswith("pwd") and value.startswith(_A_PLACE):
         return False
@@ -236,9 +232,7 @@ def names_a_password(name: str) -> bool:
 
 
 def is_dense(value: str) -> bool:
-    """A long string without spaces that no language produces: near-random characters, and not
-    words and numbers that somebody joined, as `model.layers.11.self_attn`.
-    """
+    """A long near-random string without spaces, unlike the words of `model.layers.11.self_attn`."""
     if not _DENSE.match(value) or value.startswith("/"):
         return False
     if all(map(_WRITTEN.fullmatch, re.split(r"[._\-]", value))):

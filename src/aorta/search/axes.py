@@ -1,15 +1,12 @@
 """The right search for an axis of a reduction, and what such a search says beyond its answer.
 
-A number: the floor first, then bisection on a logarithmic scale. One trial decides the common case
-that the floor itself reproduces. Otherwise the gap between the largest rejected and the smallest
-accepted value is halved by ratio, until it is within the tolerance or one step wide. Unless the
-user promised it, monotonicity is a guess: at the end the rejected values must leave no large gap
-unseen, and whatever reproduces down there is taken and reported. Spare slots ask what either answer
-would ask next.
+A number: the floor first, which is often enough, then bisection by ratio between the largest
+rejected and the smallest accepted value, down to the tolerance or one step. Unless the user
+promised it, monotonicity is a guess: at the end rejected values must leave no large gap unseen, and
+whatever reproduces there is taken and reported. Spare slots ask what either answer would ask next.
 
-A range of steps is shortened twice: first it ends earlier, then it starts later. Choices, and
-numbers that are to be tried one by one, are gone through from the most wanted on. Items of a list
-or lines of a file are split (`aorta.search.subset`).
+A range of steps first ends earlier, then starts later. Choices, and numbers to be tried one by one,
+go from the most wanted on. Items of a list or lines of a file are split (`aorta.search.subset`).
 """
 
 import math
@@ -276,10 +273,9 @@ def _number_in(value: Value) -> Number:
 
 
 class WindowSearch(StagedSearch):
-    """Two searches for a length, one after the other: with the start held, then with the end held.
+    """First the length with the start held, then with the end held.
 
-    `suspects` are the lengths that were rejected in an earlier search of the same axis, one for
-    each of the two.
+    `suspects`: for each of the two, the length rejected in an earlier search of this axis.
     """
 
     def __init__(
@@ -331,9 +327,7 @@ class WindowSearch(StagedSearch):
 
 
 class OrderedSearch(FirstThatReproduces):
-    """Each value in order, so that nothing need be monotone, from the most wanted on; the first
-    that reproduces is the answer, whatever the later ones say.
-    """
+    """Each value from the most wanted on, none assumed monotone; the first that reproduces wins."""
 
     monotone: bool | None = None
 

@@ -1,11 +1,10 @@
 """What the trials so far say about where the change is, and which state would say most next.
 
-Every change splits all trials in two: those of states without it, which failed at the good rate,
-and those with it, which failed at the bad rate. Both rates are unknown and integrated over: plugged
-in as numbers they make a noisy search overconfident. Each is a mixture of Beta distributions, whose
-integral is a closed form. Changes that split all trials alike, and were as likely before them, are
-one *atom*: the sums run over atoms. Trials still running are answered both ways: a belief is a set
-of scenarios, each with its probability.
+A change splits the trials: states without it fail at the good rate, with it at the bad rate. Both
+are unknown and integrated over (numbers in their place make a noisy search overconfident), each as
+a mixture of Beta distributions, which has a closed form. Changes that split all trials alike, with
+the same prior, are one *atom* of the sums. Trials still running are answered both ways: a belief is
+a set of scenarios with probabilities.
 """
 
 import heapq
@@ -91,10 +90,10 @@ ANY_RATE = BetaMixture((1.0, 1.0, 1.0))
 
 @dataclass(frozen=True)
 class Rates:
-    """How often states fail without the change and with it. `steady` is the prior probability that
-    nothing is flaky at all: every state with the change fails, none without it. One trial that says
-    otherwise refutes it for good. `once_flaky` takes over as soon as no candidate is left that
-    every trial agrees with.
+    """How often states fail without the change and with it.
+
+    `steady`: prior probability that nothing is flaky; one contrary trial refutes it. `once_flaky`
+    takes over as soon as no candidate is left that every trial agrees with.
     """
 
     good: BetaMixture
@@ -195,9 +194,7 @@ class Belief:
         among: int | None = None,
         prior: Prior | None = None,
     ) -> "Belief":
-        """The belief after these trials, where the change is one of `among`; by default any. By
-        default a change is as likely as the commits that it brings.
-        """
+        """With the change one of `among` (default: any), by default as likely as its commits."""
         masks = timeline.classes if prior is None else prior
         seen: dict[int, Counts] = {}
         for vector, (hits, misses) in trials.items():

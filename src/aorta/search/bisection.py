@@ -261,9 +261,7 @@ class Bisection:
 
     @property
     def possible(self) -> int:
-        """How many commits may still be the one: those that no trial rules out, or, where trials
-        contradict each other, the fewest that hold the wanted probability.
-        """
+        """How many commits no trial rules out, or, if flaky, hold the wanted probability."""
         return self._weight(self._left or self._group)
 
     @property
@@ -288,9 +286,7 @@ class Bisection:
         return min(self._trials_left, max(1, more))
 
     def sides(self) -> tuple[Counts, Counts]:
-        """The trials of all states without any of the candidates left, and of those with all of
-        them. What was only taken on trust is no trial.
-        """
+        """Trials of states without any remaining candidate, and with all; trusted ends are none."""
         group = self._answer if self._ends_known else 0
         sums = {0: (0, 0), group: (0, 0)}
         for vector, (hits, misses) in self.trials.items():
@@ -322,9 +318,7 @@ class Bisection:
 
     @property
     def _wanted(self) -> float:
-        """The probability that an answer must have. Once trials contradicted each other some of the
-        doubt that is allowed is kept back.
-        """
+        """The wanted probability; once trials contradict each other, some allowed doubt is kept."""
         confidence = self.settings.confidence
         if not self.settings.sanity_probes or self.agrees:
             return confidence
@@ -461,9 +455,7 @@ class Bisection:
         return belief
 
     def _most_telling(self, waiting: Counter[Vector]) -> Vector | None:
-        """The state whose trial says most; one that was tried, while no trial contradicts another:
-        then all but the rates is known.
-        """
+        """The state whose trial says most; one tried already while no trial contradicts another."""
         belief = self._supposing(waiting)
 
         def worth(vector: Vector) -> float:
@@ -494,9 +486,7 @@ class Bisection:
         return not self.is_exhausted(vector) and bool(self._chance_of(vector))
 
     def _check(self, waiting: Counter[Vector]) -> Question | None:
-        """What an answer that is sure lacks: a failure on its bad side and a pass on its good one,
-        where those can be had, and the checks that were asked for.
-        """
+        """What a sure answer lacks: a failure on the bad side, a pass on the good one, probes."""
         checks, steady = self.settings.confirm, self._left is not None
         at_least = self._side_runs if steady or self.settings.confirmations else 1
         good, bad = self._sides(self._left or self._group)
@@ -519,9 +509,7 @@ class Bisection:
         return self.settings.probe_steady and not self.timeline.has_merges
 
     def _sanity_states(self) -> Iterator[tuple[Vector, bool]]:
-        """States that hold the whole answer, and one that holds nothing of it, as unlike those
-        tried as can be; and whether each should fail.
-        """
+        """States unlike those tried, with all of the answer or none, and whether they must fail."""
         probes = self.settings.sanity_probes
         failing = min(probes, 1) if self.timeline.has_merges else probes
         tried = [self.timeline.mask(vector) for vector in self.trials.keys() - self._probed]

@@ -1,7 +1,6 @@
-"""The blocks that lines form, by what they look like: what is indented below a line, paragraphs.
+"""The blocks that lines form, by indentation and paragraphs; a block goes or stays as a whole.
 
-A block goes as a whole or stays: half of a function is no function. Nothing here knows a language;
-a wrong guess costs runs and never truth, because every set that is accepted was seen to reproduce.
+No language is known here. A wrong guess costs runs only: every accepted set was seen to reproduce.
 """
 
 import re

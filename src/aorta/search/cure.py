@@ -1,7 +1,6 @@
 """The smallest set of items that makes a failure go away: all on, then split, then confirmed.
 
-A point holds the items that are on. The verdict of the point without items says whether the failure
-is there at all; every other verdict says whether it is gone.
+A point holds the items that are on; the one without items says whether there is a failure at all.
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -142,9 +142,7 @@ class Descent:
 
     @property
     def left(self) -> int:
-        """About how many questions are still to be asked: a halving each for what lies between an
-        axis and its floor, or what was rejected last.
-        """
+        """About how many questions are left: halvings between each axis and its floor."""
         if self.done:
             return 0
         axes = (axis for axis in self._axes if axis.name in self._dirty)
@@ -191,9 +189,7 @@ class Descent:
         yield from self._settle()
 
     def _jump(self) -> _Stages:
-        """All floors; else axes that do not matter go there together: a group that stops the
-        failure is halved.
-        """
+        """All floors at once; else a group of axes that stops the failure is halved."""
         floors = {
             axis.name: axis.smallest
             for axis in sorted(self._axes, key=_before_trials)
@@ -263,8 +259,7 @@ class Descent:
         yield _Stage(confirm, self._incumbent, moves=False)
         self._confirmation = confirm.verdicts[question]
         if self._confirmation.reproduces and self._confirmation.tally.against and not self._flaky:
-            # The first miss is seen here: what rested on certainty is asked again, then confirmed
-            # again.
+            # The first miss: what rested on certainty is asked and confirmed again.
             self._flaky = True
             self._rechecked.clear()
         elif self._confirmation.reproduces:
@@ -426,9 +421,7 @@ class Descent:
     # --- what is reported
 
     def _worth(self, axis: Axis) -> tuple[float, int, float, float]:
-        """By the user's priority; else numbers whose floor makes a trial twice as fast, then
-        folders and many items, the most of them first, then numbers by how far they can go.
-        """
+        """By priority; then numbers that halve a trial's time, many items, numbers by range."""
         priority = _priority(axis)
         if isinstance(axis, SubsetAxis):
             many = axis.kind is AxisKind.DIR_SUBSET or len(axis.items) >= _MANY_ITEMS

@@ -1,13 +1,11 @@
-"""Whether there is a question at all: does the bad end of a timeline fail, does the good one not,
-and do the trials between them fit one break?
+"""Whether there is a question at all: does the bad end fail, the good one not, and do the trials
+between them fit one break?
 
-Broken, repaired and broken again is noticed when one boundary cannot explain the trials and three
-can; flaky trials look like that too, so both explanations are weighed with their failure rates
-integrated over.
+Broken, repaired and broken again is reported when three boundaries explain the trials and one does
+not; flaky trials look like that too, so both are weighed with failure rates integrated over.
 
-Does the culprit fail alone? That is asked of a good end, too, before it is searched for what else
-it takes: where the failure is flaky one quiet trial would send that search after an innocent
-partner. So the end is first tried until its trials are clearly those of the good or the bad side.
+Whether a culprit fails alone is asked of a good end, tried until its trials are clearly those of
+one side: one quiet trial of a flaky failure would send the search after an innocent partner.
 """
 
 import math
@@ -41,9 +39,7 @@ class EndsVerdict(StrEnum):
 
 @dataclass(frozen=True)
 class SeenRates:
-    """Hits and misses of the good and the bad side of an earlier search: the trials of a good end
-    must be clearly those of one of them.
-    """
+    """Hits and misses of both sides of an earlier search; a good end must be clearly like one."""
 
     good: Counts
     bad: Counts
@@ -79,9 +75,7 @@ class Ends:
     def __init__(
         self, timeline: Timeline, rates: Rates, runs: int = 1, alone: SeenRates | None = None
     ) -> None:
-        """`runs`: trials of an end before the states between are looked at. `alone`: the good end
-        is a culprit without what it may need.
-        """
+        """`runs`: trials of an end before states between; `alone`: the good end is a culprit."""
         self._runs, self._alone = runs, alone
         self._good, self._bad = timeline.good_end, timeline.bad_end
         self._rates = rates
@@ -138,17 +132,13 @@ class Ends:
 
 
 def repaired_among(counted: Sequence[Counts], rates: Rates) -> tuple[int, int] | None:
-    """The trials of states that each contain the one before: the place of one after which it was
-    broken, and of a later one in which it was repaired, before it broke again.
-    """
+    """Of nested states: where it was broken, and where it was repaired before it broke again."""
     size = len(counted)
     hits = [0, *accumulate(hits for hits, _ in counted)]
     misses = [0, *accumulate(misses for _, misses in counted)]
 
     def likelihood(cut: tuple[int, int, int]) -> float:
-        """Of states that are broken, repaired and broken again from these places on; the rates are
-        integrated over.
-        """
+        """Of broken, repaired and broken again at these places, rates integrated over."""
         broken, repaired, again = cut
         h0 = hits[broken] + hits[again] - hits[repaired]
         m0 = misses[broken] + misses[again] - misses[repaired]

@@ -1,10 +1,8 @@
-"""Back in growing steps from a state that fails to one that does not, then bisection between the
-two.
+"""Back in doubling steps from a state that fails to one that does not, then bisection in between.
 
-The states carry a place on a line (a day), and nobody knows how far back the failure began: each
-doubling of its age is as likely as the next, and so is that it is older than every state there is.
-Steps back go on, each twice as far as the last, until a state is more likely good than not; from
-there the bisection asks whatever says most, and that may be an older state again.
+States carry a place on a line (a day). Each doubling of the failure's age is equally likely, and so
+is one older than every state. Steps double until a state is more likely good than not; then the
+bisection asks whatever says most, which may be an older state again.
 """
 
 import math

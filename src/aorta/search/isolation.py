@@ -69,18 +69,14 @@ _NEARLY = 0.97  # of the information of the best placement: then the smaller one
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """`members`: indexes of nodes, or the position of a rank's node in the placement; of software
-    that only fails on more than `n` nodes, `n`.
-    """
+    """`members`: nodes, a rank's position, or `n` of software that only fails above `n` nodes."""
 
     kind: str
     members: tuple[int, ...] = ()
 
 
 class _Placements:
-    """Sets of nodes in the order of their ranks: for every node, and every rank, a bit for each set
-    that has it.
-    """
+    """Placements as bit sets: for each node and each rank, a bit per placement that has it."""
 
     def __init__(self, nodes: int) -> None:
         self.members: list[tuple[int, ...]] = []
@@ -273,9 +269,7 @@ class Isolation:
     # -- what to run next --------------------------------------------------------------------------
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
-        """Placements that share no node with each other or those under way. One of the free nodes
-        that tells much less than one of all nodes would is not worth its run: they wait.
-        """
+        """Placements with no node in common. Free nodes wait if all nodes would tell much more."""
         if self.done:
             return []
         left_out, top = self._left_out(), 0.0
@@ -296,9 +290,7 @@ class Isolation:
         return asked
 
     def _left_out(self) -> set[int]:
-        """Half of the nodes of which no placement could be tried, another half after every such
-        placement: one of them is out of order, and the others are to be seen to work.
-        """
+        """Alternating halves of the nodes that never ran: one is broken, the others may work."""
         doubtful = _shuffled(self.lost_nodes(), self._untestable // 2)
         half = set(doubtful[self._untestable % 2 :: 2])
         return half if self.nodes - len(half) >= self.smallest else set()
@@ -312,9 +304,7 @@ class Isolation:
         return self.answer is not None or spent or self._tells_nothing()
 
     def _tells_nothing(self) -> bool:
-        """A job that does not fail here; or one that only runs whole, which fails alike everywhere
-        unless it is seen which rank began.
-        """
+        """The job does not fail, or only runs whole without showing which rank began."""
         if not self._failed:
             return self.runs >= _NEVER_FAILED
         whole = self.smallest == self.nodes

@@ -53,9 +53,7 @@ class Reduction:
     setbacks: int  # how often an accepted point failed its replay or confirmation
 
     def with_ignored(self, ignored: Collection[str]) -> "Reduction":
-        """The same, where these axes fail the same with nonsense in their place. They stay as small
-        as they were made; where nothing else is smaller, nothing was reduced.
-        """
+        """With these axes marked as ignored; where nothing else is smaller, nothing was reduced."""
         if not ignored:
             return self
         axes = tuple(replace(f, ignored=f.axis.name in ignored) for f in self.axes)

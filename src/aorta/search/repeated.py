@@ -1,9 +1,7 @@
-"""The searches that only go through a list of points: all of them, up to the first that reproduces,
-or in turns; and those that go through a list of searches.
+"""Searches through a list of points (all, up to the first that reproduces, in turns), or searches.
 
-A `RankedSearch` can rank every useful question at any moment: it states its ideal list of questions
-from what it was told, and the base turns the list into the contract. Pending points are left out,
-and a pending point is still wanted while it stands on the list.
+A `RankedSearch` states its ideal list of questions from the verdicts so far; the base makes that
+the `Search` contract. Pending points are left out, and still wanted while they are on the list.
 """
 
 from abc import ABC, abstractmethod
@@ -92,9 +90,7 @@ class SearchStage(Protocol):
 
 
 class StagedSearch(ABC):
-    """Stages one after the other, each made when the one before is through, from what it found.
-    What was asked before is answered from memory.
-    """
+    """Stages in turn, each made from what the last found. Known points are answered from memory."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Point, Verdict] = {}

@@ -34,11 +34,9 @@ _levels_of = lru_cache(4)(levels_of)  # an axis is searched again whenever anoth
 
 
 class Splitting:
-    """Which of these numbers are needed? `floor` says what is kept at least, `checks` whether each
-    is asked about at the end.
+    """Which of these numbers are needed? `floor`: how many stay; `checks`: each is asked last.
 
-    `all_expected` says that every one is believed needed, as after an earlier search: each is tried
-    alone.
+    `all_expected`: every one is believed needed, as after an earlier search; each is tried alone.
     """
 
     def __init__(self, start: Items, *, floor: int, all_expected: bool, checks: bool) -> None:
@@ -89,10 +87,7 @@ class Splitting:
 
     @property
     def _narrowed(self) -> Items | None:
-        """A set to try alone: half of where the needed items are believed to lie, as long as one or
-        a few neighbours may be all of them. Each that does leaves little at once, where chunks that
-        are left out one by one keep much to the end.
-        """
+        """Half of where the needed items may lie, to try alone: a hit leaves little at once."""
         belief = self._belief
         if belief is None or len(self.verified) <= max(1, self._floor):
             return None
@@ -246,11 +241,9 @@ class _Pass:
 
 
 class SubsetSearch(StagedSearch):
-    """Blocks of lines first, the coarsest first, then lines; then whether a part of what is left
-    fails by itself.
+    """Blocks of lines, coarsest first, then lines; then whether a part of the rest fails alone.
 
-    `all_expected` says that every item is believed needed, as after an earlier search: each is
-    tried alone.
+    `all_expected`: every item is believed needed, as after an earlier search; each is tried alone.
     """
 
     def __init__(self, base: Point, axis: SubsetAxis, *, all_expected: bool = False) -> None:

@@ -20,8 +20,7 @@ Vector = tuple[int, ...]
 _DRAWN = 2000
 # That a stretch of broken states ends between two of them: a build there says hardly anything.
 _NOT_WORTH_A_BUILD = 0.05
-# The chance to run of a state whose versions all ran in other combinations, and of one that lies
-# on no path that was tried.
+# Chance to run of a state whose versions ran in other combinations, and of one off any tried path.
 _SEEN, _OFF_THE_PATH = 0.85, 0.5
 
 
@@ -89,9 +88,7 @@ class Timeline:
 
     @cached_property
     def classes(self) -> tuple[tuple[int, int], ...]:
-        """Changes that bring equally many commits: `(mask, commits of each)`; a change brings one
-        unless its history says more.
-        """
+        """`(mask, commits of each)` by how many commits a change brings, one by default."""
         masks: dict[int, int] = {}
         for bit, change in enumerate(self.path):
             weights = self.histories[change.package].weights
@@ -220,8 +217,7 @@ class GraphTimeline(Timeline):
 class Testability:
     """Which states ran, which could not be tested, and how likely another one is to run.
 
-    Broken states come in stretches: the longer one is known to be, the further from it the next
-    state is looked for.
+    Broken states come in stretches: the longer a known one, the further away the next probe.
     """
 
     def __init__(self, timeline: Timeline) -> None:
@@ -266,9 +262,7 @@ class Testability:
         return 0.0 if len(broken) > 1 and ends < _NOT_WORTH_A_BUILD else ends * gap / (gap + 1)
 
     def _stretch(self, place: int, step: int) -> tuple[int, int] | None:
-        """How far the nearest broken state on one side is, and how long the stretch that begins
-        with it is known to be; None where a state that ran is nearer, or nothing was tried.
-        """
+        """Distance and known length of the nearest broken stretch; None if a state nearer ran."""
         first = bisect_left(self._tried, place) - (step < 0)
         last = first
         while 0 <= last < len(self._tried) and self._tried[last] not in self._ran:
@@ -292,11 +286,8 @@ def lowest_bit(mask: int) -> int:
 
 
 def _by_date(histories: Sequence[History]) -> tuple[int, ...]:
-    """By date, never against the order within a package; equal dates are dealt out evenly between
-    packages.
-
-    Dates of a history may go backwards (rebases, clocks): a change counts as made no earlier than
-    those before it.
+    """By date, keeping the order within a package: a change is no earlier than those before it, as
+    dates may go backwards (rebases, clocks). Equal dates are dealt out evenly between packages.
     """
     known = [time for history in histories for time in (history.times or ())]
     first, last = (min(known), max(known)) if known else (0.0, 0.0)

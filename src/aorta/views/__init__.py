@@ -1,5 +1,1 @@
-"""What a person sees on a terminal while something runs: plain lines or a live view, from the
-engine's events.
-
-A view only listens. No decision of a run rests on one, and a run without any gives the same answer.
-"""
+"""Plain lines or a live view on a terminal, from engine events; no decision rests on a view."""

@@ -26,9 +26,7 @@ def shown_time(record: TrialRecord) -> str:
 
 
 def still_to_come(left: int | None, seconds: float) -> str:
-    """`; about 12 candidates left, 2m10s`, where one takes so long; nothing where it is not
-    known.
-    """
+    """`; about 12 candidates left, 2m10s`, at `seconds` each; "" where it is not known."""
     if not left:
         return ""
     return f"; about {counted(left, 'candidate')} left, {show_duration(left * seconds)}"
@@ -86,9 +84,7 @@ class PlainProgress:
         return f" ({words})" if words else ""
 
     def _changed(self, point: Point) -> str:
-        """What this point has otherwise than the best so far; all of it before there is one, and
-        where a verb has names of its own for its points.
-        """
+        """What differs from the best so far, all of it before there is one; or a verb's words."""
         if self._describe is not describe_values:
             return self._describe(point)
         if point.purpose is Purpose.CALIBRATE:

@@ -1,7 +1,6 @@
-"""Patterns and the events they make of a log's lines: who showed what, when, where it stands, and
-whether it is a cause, an echo or an exit. Which event is the cause is decided in `timeline`.
+"""Patterns (`rules/*.toml`, one file a system) and the events they make of a log's lines.
 
-Patterns are data, one TOML file in `rules/` for each system; `rules/README.md` explains their keys.
+An event: who showed what, when, where, and whether it is a cause, an echo or an exit.
 """
 
 import re

@@ -1,11 +1,8 @@
 """One pass over the logs of a cycle: every event that a pattern or an exception shows in them.
 
-All literals are looked for at once: which of them occur in this piece of a log? That question is
-all an engine answers, so that every engine gives the same findings. Hyperscan (6,300 MB/s with 98
-literals) is used where it is installed (extra `scan`), the standard library otherwise.
-
-Tracebacks stand in logs prefixed, interleaved, coloured, chained, or merely logged. The lines of
-one writer are gathered here; `core.raised` reads them.
+An engine only says which literals occur in a piece of a log, so every engine gives the same
+findings: Hyperscan (6,300 MB/s with 98 literals) where the extra `scan` is installed, else the
+standard library. Tracebacks are gathered here by writer; `core.raised` reads them.
 """
 
 import re

@@ -1,9 +1,4 @@
-"""Logs as bounded pieces: plain, gzipped or sent as text, of any size, read once and never held
-whole.
-
-Knows bytes and lines; what stands before a line's own text is taken off by `prefix`. Knows nothing
-about failures.
-"""
+"""Logs, plain, gzipped or as text, in bounded pieces: read once, never held whole."""
 
 import io
 import os

@@ -1,9 +1,7 @@
-"""What stands before a line's own text: told apart by its fields, learned from the log where no
-field is typed, and taken off.
+"""Takes off what launchers, schedulers and loggers write before a line: time, host, rank, level.
 
-Launchers, schedulers and loggers write a time, a host, a pid, a rank, a level before what a program
-says. The commonest have a form of their own (`_HEAD_FIELDS`). The rest (`node7: `) is learned: what
-stands before the frames of a log's tracebacks. Lines that are JSON are opened.
+The commonest fields have a form of their own (`_HEAD_FIELDS`). The rest (`node7: `) is learned from
+what stands before the frames of a log's tracebacks. Lines that are JSON are opened.
 """
 
 import json

@@ -1,11 +1,8 @@
-"""The attribution service: agents report a failed cycle, one analysis runs, every reader gets the
-one answer. `store` keeps what must survive, `analyses` makes reports into one decision a cycle.
-Needs the extra `service`.
+"""The attribution service (extra `service`): agents report a failed cycle, one analysis answers.
 
-Here are its two wires: its own (`/v1`, health, metrics), and that of NVIDIA's resiliency extension,
-so that its launcher can use this service unchanged. There a cycle is known by the path of its log:
-`POST /logs` reports it, `GET /logs` asks for its result. Its launcher says that a cycle has ended
-before the last lines of it are written: a log is read three seconds later.
+Two HTTP interfaces: its own (`/v1`, health, metrics), and that of NVIDIA's resiliency extension
+(`/logs`), whose launcher works unchanged. That one names a cycle by its log, and reports the end
+before the last lines are written: the log is read three seconds later.
 """
 
 import hashlib

@@ -1,9 +1,8 @@
-"""Many reports of one cycle -> one analysis -> one decision that every reader gets and nothing
-changes.
+"""Many reports of one cycle -> one analysis -> one decision that every reader gets.
 
-An analysis starts when all expected agents are heard, or, uncounted, none came for a moment. What
-comes while it runs starts it once more; what comes later is kept and changes nothing. It runs in a
-process of its own: neither a large log nor a mount that hangs nor a crash is felt by agents.
+It starts when all expected agents have reported, or, uncounted, none came for a moment. A report
+that comes while it runs starts it once more; a later one changes nothing. It runs in a process of
+its own, so that no large log, hanging mount or crash is felt by agents.
 """
 
 import asyncio

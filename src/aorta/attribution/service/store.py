@@ -1,9 +1,7 @@
-"""What survives a restart or `kill -9`: reports and decisions.
+"""What survives a restart or `kill -9`: reports and decisions, in SQLite or PostgreSQL.
 
-One thread owns the database; what is asked of it runs there, one transaction each, and its result
-comes by a future once it is committed. The SQL is plain: SQLite and PostgreSQL both take it. A
-database that goes away is an error for requests meanwhile, and is there again when it is there
-again.
+One thread owns the database: each call is a transaction whose future is done once it is committed.
+While the database is away, requests fail; they work again once it is back.
 """
 
 import functools
@@ -47,8 +45,7 @@ sa.Table(
     sa.Column("body", sa.Text, nullable=False),
 )
 
-# A job's later cycle is the later one though the clock was set back between the two. A row that
-# another service put there this moment stays as it is.
+# Cycles keep their order though the clock was set back; a row another service just put there stays.
 _NEW_CYCLE = sa.text(
     "INSERT INTO aorta_cycles (job_id, cycle_id, created) VALUES (:job_id, :cycle_id,"
     " (SELECT CASE WHEN MAX(created) >= :now THEN MAX(created) + 0.00001 ELSE :now END"

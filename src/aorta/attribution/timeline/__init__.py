@@ -1,8 +1,7 @@
 """Timeline: who failed first, who only followed, who went on; one cause, and the finding about it.
 
-Here are the facts of one cycle, and two questions about them. Did a rank go on after an event? Then
-that is noise, whatever it shouts. And did the cycle fail at all? `causes` orders all of it,
-`finding` says how sure the answer is.
+Here: did a rank go on after an event (then it is noise), and did the cycle fail at all? `causes`
+orders the events, `finding` says how sure the answer is.
 """
 
 import re
@@ -121,9 +120,7 @@ def is_last_word(event: Event, wrapper: int | None = None) -> bool:
 
 
 def went_on(event: Event) -> bool:
-    """Whether the same rank came further, in the same log, after this. After a scheduler's or a
-    driver's own statement, but for a link's, those who are left may print a step or two.
-    """
+    """Whether its rank came further in this log; after an outside event, by many steps."""
     stated = event.is_outside and event.failure_class is not FailureClass.LINK_FAULT
     above = _bytes(event, max(0, event.offset - LOOK_AROUND), event.offset)
     before = steps_in(above.decode("utf-8", "replace"))

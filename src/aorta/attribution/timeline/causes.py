@@ -1,8 +1,7 @@
 """Events, exits and dumps -> one cause: what began it, told apart from what merely followed.
 
-The order of the questions is the logic: did something outside end the job? did a rank fail on its
-own account? did ranks wait for one that never came? did they only lose a peer? Whatever is left is
-unknown, and says so.
+In this order: was it ended from outside, did a rank fail by itself, did ranks wait for one that
+never came, did they only lose a peer? Whatever is left is unknown.
 """
 
 import re
@@ -275,9 +274,7 @@ def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
 
 
 def _fails_by_itself(event: Event, word: Event) -> bool:
-    """Whether a rank left by an exception of its own, or a launcher told of a crash before the
-    scheduler's word, which then is clean-up.
-    """
+    """Whether a rank raised, or a launcher reported a crash before the scheduler's `word`."""
     crashed = any(end.failed and not end.was_asked_to_stop for end in event.ended)
     if crashed and event.source == word.source and event.offset <= word.offset:
         return True

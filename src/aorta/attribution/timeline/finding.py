@@ -1,6 +1,4 @@
-"""From a cause to the finding: how sure it is, who shares it, who followed, and the lines that show
-it.
-"""
+"""From a cause to the finding: how sure, who shares it, who followed, which lines show it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -325,9 +323,7 @@ def _bytes(told: str) -> float:
 
 
 def _summary(cause: FoundCause) -> str:
-    """`rank 3: nan: loss is NaN`; `rank 5: collective_timeout, reported by rank 0: Watchdog ...`,
-    where the words are those of another rank than the one that is blamed.
-    """
+    """`rank 3: nan: loss is NaN`; `rank 5: collective_timeout, reported by rank 0: Watchdog`."""
     who = "" if cause.rank is None or cause.words.startswith("rank ") else f"rank {cause.rank}: "
     by = cause.events[0] if cause.events else None
     reported = ""

@@ -1,10 +1,8 @@
-"""Lives in the process that is recorded: a digest of every operation's result, without touching the
-user's code.
+"""Lives in the recorded process: a digest of every operation's result, the user's code untouched.
 
-It is loaded by file, where nothing of Aorta need be installed: the standard library here, torch
-beside it once the user has imported it. Records go to `stream-<pid>.jsonl`, one line of JSON for
-some hundred of them: what they share (places, shapes) stands in it once, the first time it occurs,
-and is a number from then on.
+Loaded by file, since Aorta need not be installed there: standard library only, torch once the user
+imports it. `stream-<pid>.jsonl` has a line for some hundred records; what they share (places,
+shapes) stands there once and is a number from then on.
 """
 
 import atexit
@@ -102,9 +100,7 @@ class Recorder:
         return number if number is not None else self.number_of(key, (op, *place, is_random, tf32))
 
     def emit(self, head: int, read: Sequence[int], given: Sequence[int]) -> int:
-        """One more record; its number. `read`: three numbers for each tensor, its writer, its kind
-        and where in its memory it begins; `given`: the kinds of the results.
-        """
+        """The record's number. `read`: writer, kind, offset of each tensor; `given`: kinds."""
         pending = self._pending
         pending += (self.step, head, len(read), len(given))
         pending += read

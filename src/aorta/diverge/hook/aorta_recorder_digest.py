@@ -1,8 +1,7 @@
-"""Results in a few numbers: copied when they come about, summed up on their device many at a time,
-fetched without waiting.
+"""Digests of results: copied at once, summed on their device in batches, fetched without waiting.
 
 A small tensor is written down whole. Of any other: norm, sum, extrema, sixteen samples, and of all
-but the largest a sum in which every place weighs something else.
+but the largest a sum weighted by place.
 """
 
 import ctypes
@@ -194,9 +193,7 @@ class Digests:
         return kind
 
     def take(self, tensors: Sequence[Any], numbers: tuple[int, ...] = ()) -> tuple[int, ...]:
-        """Copies, whose numbers stand in their lots in the order in which they were taken. Gives
-        the numbers of their kinds, which need not be found out where they are known.
-        """
+        """Copy these in their order; the numbers of their kinds, looked up unless given."""
         if len(tensors) == 1:
             kind = self.kind(tensors[0])
             if kind.lot is not None:
@@ -224,9 +221,7 @@ class Digests:
         ]
 
     def launch(self) -> tuple[Widths, bool, Callable[[], bytes]]:
-        """Summed up and on its way: which numbers will be there, whether a GPU sums them up, and
-        what waits for that and gives them.
-        """
+        """Start summing: which numbers will come, whether on a GPU, and a call that waits."""
         lots = [lot for lot in self._lots.values() if lot.kinds]
         on_gpu = {lot.device for lot in lots if lot.device.type == "cuda"}
         for device in on_gpu:

@@ -1,6 +1,4 @@
-"""One call of torch's dispatcher: what it reads and writes, who wrote that memory last, how it runs
-on this side.
-"""
+"""One call of torch's dispatcher: what it reads and writes, who wrote that memory, how it runs."""
 
 import re
 import sys
@@ -29,11 +27,9 @@ _EMPTY = re.compile(r"aten::(empty(_like|_strided|_permuted)?|new_empty(_strided
 
 
 class Memory:
-    """Who wrote each piece of memory last. A view shares its memory, so nothing needs to be known
-    of views.
+    """Who wrote each storage last; a view shares its storage.
 
-    Each piece that was written is held by a weak reference: its address is not given to another one
-    while something is known of it.
+    Each is held by a weak reference, so that its address is not reused while it is known here.
     """
 
     def __init__(self) -> None:
@@ -58,9 +54,7 @@ class Memory:
             self._unwritten[key] = place
 
     def written(self, tensors: Sequence[Any], index: int) -> bool:
-        """By the record of that number, of which they are the results. False where one of them has
-        no one storage, such as a sparse tensor.
-        """
+        """By record `index`. False where a tensor has no one storage, such as a sparse one."""
         writers, unwritten, held = self.writers, self._unwritten, self._held
         known = True
         for tensor in tensors:
@@ -236,9 +230,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 class OtherSide:
-    """A call that runs otherwise than the program says: on another device, in another precision,
-    drawn alike.
-    """
+    """A call on another device or in another precision than the program's, with the same draws."""
 
     def __init__(
         self, signature: OperationSignature, settings: RecorderSettings, kwargs: Any
@@ -273,9 +265,7 @@ class OtherSide:
         return args, kwargs
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Random numbers are drawn on the CPU and in the precision that the program requests, so
-        that both sides draw the same.
-        """
+        """Random numbers are drawn on the CPU in the program's precision, alike on both sides."""
         call = self._signature.call
         if not self._signature.is_random:
             return call(*args, **kwargs)

@@ -1,9 +1,7 @@
-"""Records what torch does, from the moment it is imported: a mode of its dispatcher, hooks of
-modules and optimizers.
+"""Records what torch does once it is imported: a dispatch mode, hooks of modules and optimizers.
 
-What an operation read is told by who wrote that memory last, so inputs cost nothing. Everything
-here runs once for each call of the dispatcher, most of which are views: what can be known of an
-operation, a shape or a line is found out once.
+What an operation read is known by who wrote that memory last, so inputs cost nothing. This runs for
+each dispatcher call, most of them views: facts of operations, shapes and lines are cached.
 """
 
 import importlib
@@ -49,9 +47,7 @@ def _say_when_compiled() -> None:
 
 
 def emit(recorder: Recorder, head: int, value: Any) -> None:
-    """One more record, of a tensor outside of any operation. What that computes is nobody's
-    operation, without gradient.
-    """
+    """Record a tensor outside of any operation; what its digest computes is not recorded."""
     recorder.paused = True
     try:
         with torch.no_grad():
@@ -125,17 +121,14 @@ class _Places:
         module = self._calls[-1][0] if self._calls else ""
         file, line = self._line(sys._getframe(_OWN_FRAMES))
         if self._is_graded():
-            # The first since its node came about is the one: another that follows may have no node
-            # of its own.
+            # The first since its node came about: one that follows may have no node of its own.
             number = self._node_number() - 1
             if number not in self._of_node:
                 self._of_node[number] = ("b", module, file, line)
         return (self.phase, module, file, line)
 
     def _of_backward(self) -> Place | None:
-        """Views are not looked at: the node of one stands where the operation behind it does. What
-        the user's own backward does stands there.
-        """
+        """Where the forward operation stands; a view's node counts as the operation behind it."""
         node = self._current_node()
         if node is None:
             return None
@@ -149,9 +142,7 @@ class _Places:
         return found
 
     def _line(self, frame: Any) -> tuple[str, int]:
-        """The user's innermost line from there on: what a module computes stands where the module
-        was called, which was found out then.
-        """
+        """The user's innermost line; for a module's insides, the cached line of its call."""
         users, call_code = self._users, self._call_code
         while frame is not None:
             code = frame.f_code
@@ -265,9 +256,7 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
     def _read(
         self, recorder: Recorder, digests: Digests, place: Place, inputs: list[Any]
     ) -> list[Any]:
-        """Of each tensor its writer, its kind and its offset, one behind the other. What nothing
-        recorded wrote becomes a record of its own first.
-        """
+        """Writer, kind and offset of each tensor; one that nothing wrote is recorded first."""
         known, writers = digests.kinds.get, self._memory.writers.get
         read: list[Any] = []
         for tensor in inputs:
@@ -288,9 +277,7 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
     def _emit_unwritten(
         self, recorder: Recorder, digests: Digests, place: Place, tensor: Any
     ) -> Written:
-        """What nothing recorded wrote is data from outside, or memory that was never written at
-        all: a record here, of the place that asked for the memory, if one did.
-        """
+        """Data from outside, or memory never written: a record at the place that allocated it."""
         memory = self._memory
         if tensor.numel() == 0:
             return []

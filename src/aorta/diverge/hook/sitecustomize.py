@@ -1,9 +1,7 @@
-"""Runs at the start of every Python process of a recorded run: the recorder starts as soon as torch
-is imported.
+"""Imported at the start of every Python process of a recorded run; recording begins with torch.
 
-Python imports `sitecustomize` at start. This one stays on the path for the processes that this one
-starts (ranks), loads the user's own if there is one, and imports nothing heavy: a process without
-torch is recorded only where it calls `aorta.diverge.record`.
+It stays on the path for child processes (ranks), loads the user's own `sitecustomize`, and imports
+nothing heavy. A process without torch is recorded only where it calls `aorta.diverge.record`.
 """
 
 import importlib.util

@@ -1,3 +1,1 @@
-"""A module a verb: `gather` says what it needs from a run directory, `page` makes of it an answer,
-a picture and evidence.
-"""
+"""A module a verb: `gather` names the files it needs, `page` makes answer, picture and evidence."""

@@ -1,6 +1,4 @@
-"""What an attribution says: the finding, the decision, and the lines of the logs they rest on; and
-the page of a saved `aorta attribute --json`.
-"""
+"""The page of a saved `aorta attribute --json`: finding, decision, and the lines they rest on."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -101,9 +99,7 @@ def _shown_ranks(columns: Mapping[str, Mapping[int, str]]) -> list[int]:
 
 
 def answer(finding: Document, decision: Document, after: str = "", ended: str = "") -> Headline:
-    """`Rank 3 on node-7 began it: hardware fault (probability 94 %): restart`. `ended`: what became
-    of the job, where that is more than the decision.
-    """
+    """`Rank 3 on node-7 began it: hardware fault (probability 94 %): restart`, or as it `ended`."""
     if finding.text("state", "failed") != "failed":
         summary = finding.text("summary")
         return Headline(f"{summary[:1].upper()}{summary[1:]}", Tone.FINE, after)

@@ -71,9 +71,7 @@ def _probes(timeline: Document, trials: Sequence[Trial]) -> list[Probe]:
 
 
 def _places(timeline: Document) -> Mapping[tuple[str, ...], int]:
-    """How many changes each state of the merged order has, a state being a version of every
-    package; in a graph of commits, how many changes each commit holds.
-    """
+    """How many changes each state has: versions in the merged order, or a commit of a graph."""
     histories = [[str(v) for v in row.array("versions")] for row in timeline.rows("histories")]
     order, holds = timeline.array("order"), timeline.array("holds")
     if len(histories) == 1 and len(holds) == len(histories[0]):
@@ -93,9 +91,8 @@ def _places(timeline: Document) -> Mapping[tuple[str, ...], int]:
 
 
 def _ends(result: Document, timeline: Document, probes: Sequence[Probe]) -> tuple[int, int] | None:
-    """Between which two places the change lies: as the result says, or, while there is none, the
-    last that passes and the first that fails. In a graph, what passes on one branch says nothing of
-    another.
+    """Where the change lies: as the result says, else between the last pass and the first failure;
+    none in a graph, where a pass on one branch says nothing of another.
     """
     places = _places(timeline)
     packages = [row.text("package") for row in timeline.rows("histories")]
@@ -133,9 +130,7 @@ def _picture(
 
 
 def _logs(run: OpenedRun) -> list[Section]:
-    """The log of the first that fails, with what the last that passes says in its place; what
-    differs from run to run, such as addresses and times, is no difference.
-    """
+    """A diff of the last passing and the first failing log, blind to addresses and times."""
     logs = run.documents.section("logs")
     good, bad = ([str(line) for line in logs.array(end)] for end in _ENDS)
     was, now = ([template(line) for line in log] for log in (good, bad))

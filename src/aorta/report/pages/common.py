@@ -1,6 +1,4 @@
-"""What the pages of several verbs show alike: how a run stands, its trials, what its marks mean;
-and how pages say numbers: rates with their intervals, counts, factors.
-"""
+"""Shared by pages: state of a run, its trials, legends; rates with intervals, counts, factors."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -149,9 +147,7 @@ def own_words_page(
     sections: Sequence[Section] = (),
     tone: Tone | None = None,
 ) -> Page:
-    """The page of a result with what the verb printed, `summary`: its first line is the answer.
-    `tone`: where the status of the result does not tell it.
-    """
+    """The page of a result whose `summary` begins with the answer. `tone`: else by its status."""
     answer, *rest = [str(line) for line in result.array("summary")] or [_so_far(run)]
     if answer.endswith(":") and rest:
         answer = f"{answer} {rest.pop(0).strip()}"

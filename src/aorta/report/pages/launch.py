@@ -103,9 +103,7 @@ def _answer(
 
 
 def _job_end(run: OpenedRun, exit_code: int) -> str:
-    """What became of a job that ended, whatever was decided about its last cycle; empty while it
-    runs. A decision to restart may come to nothing: no progress for too long, no restart left.
-    """
+    """How a job ended, "" while it runs; a decision to restart may find no restart left."""
     if run.running or not exit_code:
         return ""
     return "stop" if exit_code == Exit.STOP else f"the job ended with exit code {exit_code}"

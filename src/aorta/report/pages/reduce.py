@@ -1,8 +1,4 @@
-"""`aorta reduce`: what is the smallest workload that still fails?
-
-The lines that were taken away are never shown: a page may ship, and what a reduction removes is
-what nobody wanted to share.
-"""
+"""`aorta reduce`: what is the smallest workload that still fails? Removed lines are never shown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

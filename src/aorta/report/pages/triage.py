@@ -1,6 +1,4 @@
-"""`aorta triage run`: which mitigation, in which environment, makes it stop? With `--mode
-optimize`: the smallest stack that works, and that every part of it is needed.
-"""
+"""`aorta triage run`: which mitigation, in which environment, or which smallest stack cures it?"""
 
 from collections.abc import Sequence
 from functools import partial
