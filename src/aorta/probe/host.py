@@ -1,6 +1,5 @@
-"""The host without its accelerators: kernel, C library, processor, memory; whether this is a
-container; which known variables are set; the Python that runs, and the installed packages that
-decide what a training job does. Nothing is imported for it.
+"""The host without its accelerators: kernel, C library, CPU, memory, container or not, known
+variables, Python and the installed packages that matter. Nothing is imported for it.
 """
 
 import importlib.util
@@ -225,9 +224,8 @@ def probe_packages(_machine: Machine) -> Probed:
 
 
 def probe_other_packages(_machine: Machine) -> Probed:
-    """The rest of what is installed, by the names of directories alone. What came from a directory
-    or a repository and not from an index is left out: it cannot be installed from its name, and its
-    name may be nobody else's business.
+    """The rest of what is installed, by directory names; without what came from no index: it cannot
+    be installed by its name, which may be private.
     """
     found: dict[str, str] = {}
     for place in dict.fromkeys(sys.path):

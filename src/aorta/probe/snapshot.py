@@ -1,8 +1,4 @@
-"""The snapshot: what env.json holds, one field a key, its summary for people,
-and how one is taken: every probe asked once, none able to stop the others.
-
-Every key is always there; null is unknown or absent.
-"""
+"""The snapshot (env.json): every key is there, null if unknown; no probe can stop the others."""
 
 import copy
 import functools

@@ -1,9 +1,8 @@
 """One container for one trial, by docker or podman: exactly the trial's variables, removed whatever
 happens.
 
-The executor starts the client, and runs `cleanup` afterwards. No value of a variable ever stands in
-a process list: `--env NAME` makes the client pass on one of its own. Those that the client or its
-loader would itself obey (PATH, LD_LIBRARY_PATH ...) go through a private file.
+No value stands in a process list: `--env NAME` passes on one of the client's own. Those that the
+client or its loader would obey (PATH, LD_LIBRARY_PATH ...) go through a private file.
 """
 
 import csv

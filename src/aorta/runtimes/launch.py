@@ -1,6 +1,5 @@
-"""What an executor needs to know to start one trial, and to leave nothing of it behind; and the
-ways to get it that ask no container engine: on the host itself, in a virtual environment of it, or
-as options of srun for the pyxis plugin. The code of container engines is loaded for them alone.
+"""What an executor needs to start one trial and leave nothing behind; on the host, in a virtual
+environment, or under pyxis. The code of container engines is loaded for them alone.
 """
 
 import os
@@ -54,11 +53,7 @@ class Launch:
         return {**kept, **self.env}
 
     def refusal(self, exit_code: int | None, stderr_tail: str) -> str | None:
-        """Why this end is not the command's own, in the words of whoever ended or never started it;
-        else None.
-
-        The code alone does not tell: the trial's command may end with the same one itself.
-        """
+        """Why this end is not the command's own, else None; the exit code alone does not tell."""
         for known in (*self.refusals, *_OURS):
             if known.exit_code == exit_code or (known.exit_code == ANY_CODE and exit_code):
                 line = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
@@ -211,10 +206,8 @@ out.
 
 
 def srun_options(trial: TrialSpec) -> tuple[str, ...]:
-    """The environment as options of srun, which must itself be started with the trial's variables.
-
-    Variables go by name, so that no value stands in a process list; srun keeps the rest of the
-    caller's environment out.
+    """The environment as options of an srun that is started with the trial's variables: they go by
+    name, so that no value stands in a process list.
     """
     options = trial.environment.options
     mounts = [f"{m.source}:{m.target}{':ro' if m.read_only else ''}" for m in mounts_of(trial)]

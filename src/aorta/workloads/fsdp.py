@@ -1,9 +1,5 @@
-"""A small real training step under FSDP2, in ranks that it starts itself: gloo on CPUs, NCCL or
-RCCL where there are GPUs.
-
-It needs torch (the extra `launch`) and nothing else: a few seconds on a laptop, and every step is
-timed on rank 0. A loss that is no number is its failure. Two ranks on CPUs; on GPUs as many as
-there are, up to `ranks`.
+"""A small real training step under FSDP2, in ranks that it starts itself: gloo on two CPUs, NCCL or
+RCCL on up to `ranks` GPUs. Needs torch alone (the extra `launch`); a loss of NaN is its failure.
 """
 
 import json
