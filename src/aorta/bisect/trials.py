@@ -93,7 +93,7 @@ class VersionSets(ABC):
 def build_step(
     job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
 ) -> TrialSpec:
-    """The process that runs the job's module; fields, which may be secrets, go to a private file."""
+    """The process that runs the job's module; its fields, maybe secrets, go to a private file."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "job"
     path.touch(mode=0o600)

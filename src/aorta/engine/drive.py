@@ -299,8 +299,7 @@ class Engine:
                 ended = self._executor.wait(patience)
                 for end in ended:
                     self._trials.pop(end.trial_id, None)
-                # It did not wait, so nothing runs: an interrupt came before a trial was started, or
-                # between its end and us.
+                # It did not wait, so nothing runs: an interrupt came before a start or at an end.
                 if not ended and self._clock() - began < patience / 2:
                     return
 

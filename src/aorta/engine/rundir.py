@@ -86,8 +86,7 @@ def claim_run_dir(
                 path.mkdir()
                 run = RunDir(path)
                 _make_private(run, beside=private_beside)
-                # Before it says that it is a run: one without an owner would pass for dead until it
-                # is locked.
+                # First: a run without an owner would pass for dead until it is locked.
                 run.lock.write_text(Owner.of_this_process().label)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 about = {"verb": verb, "created": created, "aorta_version": __version__, **facts}

@@ -101,8 +101,7 @@ class LocalExecutor:
             slot.running = trial, launch
             self._supervisor_died(slot)
         else:
-            # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends
-            # with its socket.
+            # Only now: an interrupt before this leaves an idle slot, which ends with its socket.
             slot.running = trial, launch
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:

@@ -29,8 +29,7 @@ _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
 _CLOSE_PATIENCE = 10.0
 _CLEANUP_SECONDS = 7.0
-# On a cluster that Ray starts for us: without this it starts a process for each core before there
-# is a trial.
+# A cluster that Ray starts for us would start a process per core before there is a trial.
 _OF_ITS_OWN = {"RAY_prestart_worker_first_driver": "0"}
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing leaves the machine

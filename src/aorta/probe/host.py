@@ -16,8 +16,7 @@ from aorta.registry.mitigation import BUILTIN_MITIGATIONS
 from aorta.scrub.secrets import safe_value
 from aorta.scrub.vocabulary import words
 
-# Read by a runtime or a framework, set by no built-in mitigation, and often the answer to "what is
-# different here?".
+# Read by a runtime or a framework, set by no mitigation, and often what differs here.
 _ALSO_WATCHED = words(
     """
 AMDGCN_USE_BUFFER_OPS CUDA_VISIBLE_DEVICES DISABLE_TF32 FBGEMM_BOUNDS_CHECK_INDICES_V2
@@ -130,8 +129,7 @@ def _recorded(name: str, value: str | None) -> str | None:
 
 
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-# The engine mounts these files from a directory named after the container; other mounts may be
-# other containers'.
+# Mounted from a directory named after the container; other mounts may be other containers'.
 _OWN_MOUNT = re.compile(r"([0-9a-f]{64})/\S* /etc/(?:hostname|hosts|resolv\.conf) ")
 _CGROUP_TOKENS = (
     ("docker", "docker"),

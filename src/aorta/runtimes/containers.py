@@ -46,9 +46,8 @@ _DEFAULTS = (
     (("--pull",), "--pull=never"),  # the image is there already, and named by its id
 )
 
-# The client writes the container's id once the engine has made it. Where it never did, it may have
-# been stopped in between, and the engine may yet make what nobody waits for: so look again for a
-# while.
+# The client writes the container's id once the engine has made it. A client stopped before that may
+# yet get one: so look again for a while.
 _REMOVE = """
 made=$1; shift
 removed=$("$@")

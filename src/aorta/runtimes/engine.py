@@ -205,8 +205,7 @@ DOCKER = ContainerEngine(
         Refusal(1, r"^Error response from daemon: .*[Cc]ontainer"),
     ),
     nvidia=("--gpus=all",),
-    # The client's own configuration may add proxies to every container; naming them unset keeps
-    # them out.
+    # The client's configuration may add proxies to every container; unset keeps them out.
     keeps_out=(*_PROXIES, *(name.upper() for name in _PROXIES)),
     root_is_caller=False,
 )

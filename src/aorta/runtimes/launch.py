@@ -25,8 +25,7 @@ class Refusal:
 
 ANY_CODE = -1  # whatever it fails with
 
-# The process around a registered workload says so where the workload never began, or its result is
-# lost.
+# What our process around a workload says where that never began, or its result is lost.
 _OURS = (
     Refusal(126, r"^aorta: cannot (?:read the order|keep the result)", "the workload did not run"),
 )
@@ -113,8 +112,7 @@ def _venv_of(trial: TrialSpec) -> Path:
         raise UsageError(
             "its kind is venv and it names none; add venv: PATH to its definition", where=where
         )
-    # A link inside the path is kept: a virtual environment knows itself by the path it was made
-    # with.
+    # Links are kept: a virtual environment knows itself by the path it was made with.
     venv = trial.cwd.absolute() / Path(environment.venv).expanduser()
     if not (venv / "bin" / "python").exists():
         raise UsageError(
@@ -172,8 +170,7 @@ ENDED_BY_SLURM = (
 )
 """In which words a step says that the scheduler ended it; a rank that ends the others says less."""
 
-# srun's own refusals, the plugin's inside a step, and a command that the image does not have (by
-# its errno).
+# Refusals of srun, of the plugin in a step, and of a command that the image lacks (its errno).
 _REFUSALS = (
     Refusal(255, r"^(?:\S*/)?srun: (?:error: |unrecognized option|invalid option)"),
     Refusal(1, r"^(?:srun|slurmstepd\S*): error: .*(?:pyxis|spank)"),

@@ -39,8 +39,7 @@ class Fsdp(Workload):
 
         gpus = torch.cuda.device_count()
         ranks = min(int(self.settings["ranks"]), gpus) if gpus else int(self.settings["ranks"])
-        # A rank that is forked has torch imported already; with GPUs it may not be, as CUDA cannot
-        # be used after a fork.
+        # A forked rank has torch imported already; CUDA cannot be used after a fork.
         method = "spawn" if gpus else "fork"
         sys.stdout.flush()
         with tempfile.TemporaryDirectory(prefix="aorta-fsdp-") as folder:
@@ -110,8 +109,7 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            # One loss for all: they stop at the same step, and none leaves while another still
-            # needs it.
+            # One loss for all: they stop at the same step, and none leaves another waiting.
             everyones = loss.detach().clone()
             dist.all_reduce(everyones)
             losses.append(everyones.item() / ranks)  # waits for the device
@@ -124,7 +122,6 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
     except BaseException:
         dist.destroy_process_group()
         raise
-    # All is done and told. To take down an interpreter with gloo's threads now and then ends in
-    # SIGABRT.
+    # Taking down an interpreter with gloo's threads now and then ends in SIGABRT.
     sys.stdout.flush()
     os._exit(0)
