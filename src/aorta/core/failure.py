@@ -46,7 +46,7 @@ from aorta.core.trial import Ended, TrialEnd
 PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
 _NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
 
-# Their place is an accident: of the next request for memory, of a device's later call.
+# Raised at an accidental place: the next request for memory, or a call after the device's error.
 _OUT_OF_MEMORY = frozenset({"device_oom", "host_oom"})
 _DEVICE_ASSERT = "device_assert"
 _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (

@@ -140,7 +140,7 @@ def _submodules(tree: str) -> None:
 
 @contextmanager
 def _one_at_a_time(repository: str) -> Iterator[None]:
-    """Git processes that make worktrees of one repository disturb each other; it is the lock."""
+    """Git processes that make worktrees of one repository collide; its directory is the lock."""
     handle = os.open(repository, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
