@@ -46,8 +46,8 @@ _DEFAULTS = (
     (("--pull",), "--pull=never"),  # the image is there already, and named by its id
 )
 
-# The client writes the container's id once the engine has made it. Where the client was stopped before
-# that, the engine may yet make one: so look again for a while.
+# The client writes the container's id once the engine has made it. Where the client was stopped
+# before that, the engine may yet make one: so look again for a while.
 _REMOVE = """
 made=$1; shift
 removed=$("$@")
