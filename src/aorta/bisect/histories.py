@@ -1,8 +1,7 @@
-"""From two revisions of a repository to what lies between them: a line of states, or the history
-with its merges.
+"""From two revisions to what lies between them: a line of states, or the history with its merges.
 
-Going from the good end to the bad one first takes away what only the good end has, then adds what
-only the bad end has; so a repair is found like any other change.
+From the good end it first takes away what only that has, then adds what only the bad end has; so a
+repair is found like any other change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,9 +26,7 @@ class CommitChange:
 
 @dataclass(frozen=True)
 class CommitSpan:
-    """What lies between two ends. `back` are the commits that only the good end has, `forward`
-    those that only the bad one has; both with every commit after its parents.
-    """
+    """Commits that only the good end has (`back`) or the bad one (`forward`), parents first."""
 
     good: str
     bad: str
@@ -129,9 +126,7 @@ def _steps(
 
 
 def _way(parents: Mapping[str, Sequence[str]], top: str, base: str) -> list[str]:
-    """From the oldest commit to `top` along first parents: of those that hold `base`, where there
-    are some, since a state without it lacks what both ends have.
-    """
+    """First parents up to `top`; of commits that hold `base`, if any, since both ends do."""
     holding = {base}
     for sha, known in parents.items():  # each after its parents
         if not holding.isdisjoint(known):

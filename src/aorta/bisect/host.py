@@ -1,9 +1,8 @@
-"""A bisection on this host: the packages of its repositories, the command as every state sees it,
-and the checkouts.
+"""A bisection on this host: packages of repositories, the command as states see it, checkouts.
 
-Checkouts are worktrees beside the user's own, which is never touched. Where a package declares a
-build, every version set has trees of its own; where none does, the test may build in place, so each
-running trial has a slot of trees to itself, cleaned before it runs.
+Checkouts are worktrees beside the user's own, which is never touched. With a declared build every
+version set has its trees; without, the test may build in place, so each running trial has a slot of
+trees to itself, cleaned before it runs.
 """
 
 import hashlib
@@ -92,9 +91,7 @@ def _check_startable(spec: BisectSpec, packages: Sequence[Package], directory: P
 
 @dataclass(frozen=True)
 class OwnCommand:
-    """The command as every state finds it. `files` of the repository that not every commit has are
-    put into each checkout, by their place there.
-    """
+    """The command, and the `files` that go into checkouts of commits that do not have them."""
 
     words: tuple[str, ...]
     package: str = ""  # whose checkouts get the files
@@ -122,9 +119,8 @@ def _own_command(run: BisectRun, packages: Sequence[Package]) -> OwnCommand:
 def _as_every_state_finds_it(
     word: str, package: Package, directory: Path
 ) -> tuple[str, str | None]:
-    """The word, named from the top, where the command runs; and the file to be put there, if not
-    every commit has it. Programs of an environment and what is outside of the repository are used
-    where they are. Links are not followed.
+    """The word as named from the top, and the file to put there if not every commit has it. What is
+    outside of the repository is used where it is. Links are not followed.
     """
     assert package.repository is not None
     name, mark, part = word.partition("::")  # as pytest names a test of a file
@@ -201,8 +197,8 @@ def reproduce_on_host(
 
 
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
-    """In the run's directory, unless that is in a repository: a tool that looks for its settings in
-    the directories above, as pytest does, would test the user's own sources.
+    """In the run's directory, unless that is in a repository: pytest, which looks for settings in
+    the directories above, would test the user's own sources.
     """
     tops = [Path(p.repository.where).resolve() for p in packages if p.repository]
     if not any(run.resolve().is_relative_to(top) for top in tops):

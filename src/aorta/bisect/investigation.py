@@ -1,6 +1,4 @@
-"""A bisection from packages to findings: the main search, then one for the partner without which
-the culprit does no harm. All searches run the same command in the same way.
-"""
+"""A bisection from packages to findings: the main search, then one for a partner of the culprit."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,9 +93,7 @@ class FinishedSearch:
 
 @dataclass(frozen=True)
 class Investigation:
-    """What the searches brought: the main one, and between environments one for the release.
-    `partner` is the search for a commit that the culprit needs, also where it found none.
-    """
+    """The main search, the one for the release, and the `partner` search, also if it found none."""
 
     searched: Sequence[FinishedSearch]
     partner: FinishedSearch | None = None
@@ -146,9 +142,7 @@ def search_versions(
     cannot_be: CannotBe | None = None,
     partner_of: FinishedSearch | None = None,
 ) -> FinishedSearch:
-    """`more_follows`: a later search follows. `cannot_be`: why a state is not worth trying.
-    `partner_of`: the search whose culprit is tried alone first.
-    """
+    """`cannot_be`: why a state is not tried. `partner_of`: whose culprit is tried alone first."""
     alone = None
     if partner_of is not None and setting.run.metric is None:
         alone = SeenRates(*partner_of.search.sides(), setting.spec.confidence)
@@ -249,9 +243,7 @@ def partner_search(
     question: str,
     cannot_be: CannotBe | None = None,
 ) -> FinishedSearch | None:
-    """`needed` stand where the failure is, all else moves from its oldest to there; None where
-    nothing else had moved.
-    """
+    """`needed` stay at the failure, all else moves from its oldest to there; None if none moved."""
     interval = found.interval
     assert interval is not None
     reached = dict(zip((p.name for p in moving(found.packages)), interval.bad, strict=True))

@@ -1,7 +1,5 @@
-"""Metric mode: a state is judged by numbers and not by exit codes.
-
-Both ends are measured until their two levels are known, then each state until its values say which
-level it is at; one between them is neither. Ends that cannot be told apart are said to be so.
+"""Metric mode: a state is judged by numbers. Both ends are measured until their levels are known,
+then each state until its values say which level it is at, or neither.
 """
 
 import math
@@ -59,10 +57,7 @@ def check_samples(oracle: MetricOracle) -> None:
 
 
 class Metric:
-    """The numbers of a run: by point as they were measured, and the two levels once they are known.
-
-    Listens to every trial, so that a judge can see values where the engine counts outcomes.
-    """
+    """Values by point, and both levels once known; listens to trials, as judges see only counts."""
 
     def __init__(self, oracle: MetricOracle, confidence: float) -> None:
         self.oracle = oracle

@@ -22,10 +22,7 @@ _MOST_STATES = 20_000  # of a graph: beyond, what every state contains takes too
 
 @dataclass(frozen=True)
 class Package:
-    """Versions from the good end to the bad one. A git package knows the `changes` between them, by
-    their rank; a library only names. `graph`: the versions are all commits of a history with
-    merges; without one they are a line.
-    """
+    """Versions from good to bad. `changes`: of a git package, by rank; `graph`: with merges."""
 
     spec: PackageSpec
     versions: tuple[str, ...]
@@ -108,9 +105,7 @@ def version_script(
     seen: Sequence[Package] | None = None,
     builds: Callable[[Package], bool] = lambda _: True,
 ) -> str:
-    """Shell lines that bring the repositories where they are to these versions, and build them.
-    `seen`: all packages whose versions a build is told; `builds`: whether one is built.
-    """
+    """Shell that checks out and builds these versions; a build is told those of `seen`."""
     exports = version_variables(seen or packages, versions)
     lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
     for package in packages:

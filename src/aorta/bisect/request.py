@@ -1,6 +1,4 @@
-"""The public API of bisect. A request lies on top of a spec file; a run that is resumed knows what
-it was asked.
-"""
+"""The public API of bisect. A request overrides a spec file; a resumed run keeps its request."""
 
 import errno
 import math

@@ -1,8 +1,7 @@
-"""One run: its directory with the logs, its searches one after the other, and what it was asked.
+"""One run: its directory, its logs and its searches one after the other.
 
-Each search is a stage with a journal of its own; all share one lock, one fingerprint, one executor
-and one budget. The main stage lives in the run directory itself, the others below `stages/`. A
-stage that was cut short goes on from its journal when the run is resumed.
+Each search is a stage with a journal of its own (the main one in the run directory, others below
+`stages/`) and goes on from it on a resume; lock, fingerprint, executor and budget are shared.
 """
 
 import hashlib
@@ -51,9 +50,7 @@ class ResolvedRequest:
 
 
 class _OneInterrupt:
-    """While this lasts the first Ctrl-C stops the search, and a second one does not stop what is
-    written then: the result and how to go on. A third one does.
-    """
+    """The first Ctrl-C stops the search; a second does not stop the final writes, a third does."""
 
     def __init__(self, say: Say) -> None:
         self._say, self._count = say, 0

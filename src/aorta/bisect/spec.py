@@ -228,8 +228,7 @@ def script_package(name: str, where: str, versions: tuple[str, ...]) -> PackageS
 
 JAX_URL_TEMPLATE = "ghcr.io/nvidia/jax:{container}-{date}"
 
-# XLA is built as a part of JAX, so only the last of the two builds; `build-jax.sh` is the images'
-# own script.
+# XLA is a part of JAX: only the last of the two builds. `build-jax.sh` is the images' own.
 JAX_PACKAGES = (
     PackageSpec(name="xla", path="/opt/xla"),
     PackageSpec(name="jax", path="/opt/jax", build="build-jax.sh ${BAZEL_CACHE_OPTION}"),

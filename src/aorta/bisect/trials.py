@@ -1,9 +1,8 @@
-"""From a point to a trial and from its end to what it means: the command, the build step before it,
-and what counts as failing.
+"""From a point to a trial and from its end to what it means: command, build step, what counts as
+failing.
 
-A build is a step before trials: it goes through the executor like them, once for every version set.
-Trials of a set that is being built wait for it, and end as untestable if it fails. A test's time
-limit, patterns and hang watch never see the build.
+A build goes through the executor once for every version set; its trials wait for it, and end as
+untestable if it fails. A test's time limit, patterns and hang watch never see the build.
 """
 
 import marshal
@@ -48,9 +47,7 @@ _MOST_LOG = 1 << 20
 
 @dataclass(frozen=True)
 class PreparedTest:
-    """`step` makes what `test` needs; None if it is there already. Those with one key share one
-    step. `what` names it for people; empty where nothing is built that takes time.
-    """
+    """`step` makes what `test` needs (None: it is there), one per key; `what` names a slow one."""
 
     key: str
     step: TrialSpec | None
@@ -59,9 +56,7 @@ class PreparedTest:
 
 
 class VersionSets(ABC):
-    """The experiment of one search over `packages`: a point's trial, what has to be made before it
-    runs, and what became of that. `root` is this run's own directory.
-    """
+    """The experiment of one search: a point's trial, what it needs made, what became of that."""
 
     def __init__(
         self,
@@ -98,9 +93,7 @@ class VersionSets(ABC):
 def build_step(
     job: "DataclassInstance", directory: Path, timeout: float | None = None, name: str = ""
 ) -> TrialSpec:
-    """The process that makes something: the module of the job, with its fields in a file that
-    others may not read, since addresses and variables may be secrets.
-    """
+    """The process that runs the job's module; its fields, maybe secrets, go to a private file."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "job"
     path.touch(mode=0o600)

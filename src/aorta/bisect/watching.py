@@ -1,8 +1,4 @@
-"""What people see while it runs: the first failure at once, after every answer what is left to do.
-
-What stays for later: `info.log` with the same lines, `debug.log` with every event and the whole
-output of every build and trial.
-"""
+"""What people see while it runs, also in `info.log`; all events and output are in `debug.log`."""
 
 import re
 import time
@@ -86,9 +82,7 @@ class StepsLeft:
 
 
 class LogFiles:
-    """`info.log` and `debug.log` of a run, without credentials; what a full disk does not take is
-    dropped.
-    """
+    """`info.log` and `debug.log`, without credentials; a full disk costs lines, not the run."""
 
     def __init__(self, directory: Path) -> None:
         self.debug_path = directory / "debug.log"

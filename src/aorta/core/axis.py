@@ -1,9 +1,6 @@
-"""Axes and points. An axis is one thing about a workload that may be made smaller; a point is one
-value for each axis.
-
-An axis says what values it has, which one it starts from and which one it would like best. Where
-its values end up in a trial (a variable, a file, a launcher's option) is the business of the verb
-that declares it.
+"""Axes and points: an axis is one thing about a workload that may be made smaller, with its values,
+where it starts and what is best; a point is one value for each axis. Where values end up in a trial
+is the business of the verb.
 """
 
 import hashlib

@@ -1,10 +1,7 @@
-"""The one strict reader of the documents users write, YAML or JSON, and the writer whose text it
-reads back.
+"""The one strict reader of the documents users write, YAML 1.2 or JSON, and the writer of the same.
 
-YAML is read by the rules of its version 1.2: `on` and `12:30` are text, `1e-3` is a number, dates
-are text. Keys are text and stand once. A document that is too deep, doubled or damaged is refused
-in one line that says where; so is one whose keys are not those of its model: unknown keys are
-refused, nothing is coerced. Files are opened elsewhere.
+`on`, `12:30` and dates are text, `1e-3` is a number. Keys are text and stand once; unknown ones are
+refused, nothing is coerced. Errors say where, in one line. Files are opened elsewhere.
 """
 
 import dataclasses

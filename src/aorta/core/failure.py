@@ -46,8 +46,7 @@ from aorta.core.trial import Ended, TrialEnd
 PATTERN, WORKLOAD, ORACLE = "pattern", "workload", "oracle"  # who named a failure
 _NAMERS = frozenset({PATTERN, WORKLOAD, ORACLE})
 
-# Classes whose place is an accident: memory runs out wherever the next request for it stands, and a
-# device reports an error at a later call.
+# Raised at an accidental place: the next request for memory, or a call after the device's error.
 _OUT_OF_MEMORY = frozenset({"device_oom", "host_oom"})
 _DEVICE_ASSERT = "device_assert"
 _CLASSES: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -342,8 +341,7 @@ def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
     if (learned and a.message == ANYTHING) or (b.message == ANYTHING and learned):
         return Sameness(True, "same exception and frames; the message varies")
     alike = common(a.message, b.message) is not None and a.within == b.within
-    # A library raises for many reasons from one place: words that did not vary in two failures of
-    # one configuration are the reason.
+    # A library raises for many reasons from one place: words that did not vary are the reason.
     same_reason = (a.statement != "" and not a.within) or not learned
     if alike and near and not elsewhere and same_reason and a.frames:
         return Sameness(True, "same exception and frames; a part of the message varies")

@@ -96,8 +96,7 @@ def ratio_above(hits: int, trials: int, base_hits: int, base_trials: int, ratio:
     return max(_chance_beyond(least, trials, step / 64, ratio) for step in range(1, 65))
 
 
-# beyond, the normal approximation of the score is within 0.04 of the exact value, and within 0.015
-# where that is below 0.1
+# beyond, the normal approximation is within 0.04 of the exact value (0.015 where below 0.1)
 _MOST_EXACT = 120
 
 

@@ -1,8 +1,6 @@
-"""A trial before and after: what to run, the bare facts of how it ended, its outcome, and what a
-set of outcomes says.
+"""A trial before and after: what to run, the facts of how it ended, its outcome.
 
-`reproduced` is evidence for; `clean` and `other` are evidence against; `error` is never evidence
-either way.
+`reproduced` is evidence for; `clean` and `other` are evidence against; `error` is none.
 """
 
 import re

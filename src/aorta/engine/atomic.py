@@ -1,8 +1,4 @@
-"""The one way to write a file that others may read at any moment: whole or not at all.
-
-Standard library only, and little of it: it also runs inside the user's own process and in
-containers.
-"""
+"""The one way to write a file whole or not at all. Standard library only: containers run it too."""
 
 import fcntl
 import os
@@ -14,11 +10,8 @@ _LONGEST_BEGINNING = 100  # of a name that has more to carry
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Readers see the old file or the new one, also after a kill, a full disk or a power cut; the
-    new one is there to stay when this returns. Two writers wait for each other; what a killed one
-    left is written over. Raises OSError.
-
-    Text that is no UTF-8, of a word or a file name, is written as an escape: in JSON it reads back
-    as the same word.
+    new one is there to stay when this returns. Two writers wait for each other. Text that is no
+    UTF-8 is escaped, and JSON reads it back. Raises OSError.
     """
     data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     draft = path.with_name(f".{path.name[:_LONGEST_BEGINNING]}.draft")

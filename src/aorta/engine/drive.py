@@ -1,9 +1,8 @@
 """The engine's one loop: ask, run, classify, write down, judge, tell.
 
-With W slots it first runs the trials that are certain to be used, then points the search asks for
-beside them, then further trials of open points on slots that would idle. It cancels what no longer
-matters, and uses one finished trial at a time. Every decision is written to the journal in its
-order, and a resume only does again what stands there.
+Slots go first to trials that are certain to be used, then to further points of the search, then to
+further trials of open points. One finished trial is used at a time, and decisions are journaled in
+that order: a resume repeats them.
 """
 
 import shutil
@@ -300,8 +299,7 @@ class Engine:
                 ended = self._executor.wait(patience)
                 for end in ended:
                     self._trials.pop(end.trial_id, None)
-                # It did not wait, so nothing runs: an interrupt came before a trial was started, or
-                # between its end and us.
+                # It did not wait, so nothing runs: an interrupt came before a start or at an end.
                 if not ended and self._clock() - began < patience / 2:
                     return
 
@@ -344,8 +342,8 @@ class Engine:
         self._settle_if_sure(state)
 
     def _is_lost_with_another(self, trial: _Trial, end: TrialEnd) -> bool:
-        """One preemption or one dead node takes many trials at once. The first of them is counted,
-        so that what is always lost is given up in the end; the others are started again.
+        """A dead node takes many trials at once. The first is counted, so that what is always lost
+        is given up in the end; the others are started again.
         """
         is_reported = end.exit_code is not None or end.signal is not None
         if end.lost is None or is_reported or trial.is_refused:

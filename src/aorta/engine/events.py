@@ -1,6 +1,4 @@
-"""What happens during a run: as entries of its journal, and as a stream of typed events. Every view
-of a run is a listener of this stream.
-"""
+"""What happens during a run, as journal entries and as typed events; every view listens to them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -89,10 +89,8 @@ class Journal:
         return self._entries.get(question, ())
 
     def append(self, entry: Entry, question: str) -> None:
-        """Written when this returns, and never half a line; a trial is on the disk, which a power
-        cut leaves too.
-
-        A decision that a power cut takes is taken again from the trials before it.
+        """Written when this returns, and never half a line; a trial survives a power cut, a
+        decision need not: it is taken again from the trials before it.
         """
         data = _line(self._lines, {**_content(entry), "question": question})
         size = os.lseek(self._file, 0, os.SEEK_END)

@@ -135,9 +135,9 @@ class Sprt:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How many trials of the original: enough hits for a rate, or enough trials to give up.
+    """When the original is known: after `hits`, `straight` ones without a miss, or `cap` trials.
 
-    Two failures without a miss are enough to begin with: what follows goes on measuring the rate.
+    Two straight hits are enough to begin with: what follows goes on measuring the rate.
     """
 
     hits: int = 4
@@ -320,9 +320,7 @@ def fewest_that_decide(
 
 
 class SequentialJudges:
-    """Chooses the judge of each point from the evidence of all points before it, and from what was
-    `known` of the original before the first.
-    """
+    """Chooses each point's judge by the evidence so far and what was `known` of the original."""
 
     def __init__(self, known: HitCount = NOTHING) -> None:
         self._known = known
@@ -373,12 +371,9 @@ class SequentialJudges:
         return pooled + HitCount(0, round(self._unseen_misses))
 
     def _misses_of_the_wrongly_rejected(self) -> float:
-        """Per acceptance, the misses that went into candidates like it and were rejected by bad
-        luck.
+        """Per acceptance, the misses in candidates like it that were rejected by bad luck.
 
-        Accepted candidates alone look better than they are, which would make the test hastier,
-        which would make them look better still. While nothing accepted has ever missed, there is
-        nothing to correct.
+        Accepted candidates alone look better than they are, which would make the test hastier.
         """
         seen = self._seen
         if not seen.misses:

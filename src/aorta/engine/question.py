@@ -1,6 +1,4 @@
-"""What a verb asks the engine, what it gets back, which failure is meant, and which trials may
-start warm.
-"""
+"""A verb's question to the engine, its answer, the failure sought, and which trials start warm."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -104,8 +102,7 @@ class Answer:
 class SoughtFailure:
     """Which failure is meant: the one that is known already, else the first that is seen.
 
-    Failures of the configuration where it was first seen say what varies in it; clean trials say
-    which lines are no failure's words.
+    Its repetitions show what varies in it; clean trials show which lines are no failure's words.
     """
 
     def __init__(self, question: Question) -> None:
@@ -208,10 +205,8 @@ _SHARE = 1 / 3  # of a trial that its imports take, before --warm is proposed
 
 @dataclass
 class Warmth:
-    """Which trials of a question may start warm, and whether warm ones can be believed.
-
-    The original is tried cold first, then warm a few times (the proof): only where both agree,
-    further trials start warm. Trials that measure or confirm the answer of a search start cold.
+    """Which trials may start warm: those after cold and warm trials of the original agreed (the
+    proof). Trials that measure or confirm the answer of a search start cold.
     """
 
     # False: only what warm starts would save is said. None: they are out of the question.
@@ -292,9 +287,7 @@ def _ends(tally: Tally) -> tuple[bool, bool]:
 
 
 def independent_starts(records: Iterable[TrialRecord]) -> int:
-    """How many of these trials have a hash seed of their own: every cold one, and all warm ones
-    together, whose servers are few. Trials that could not tell do not count.
-    """
+    """How many hash seeds these trials had: one each when cold, one for all warm ones."""
     telling = [record for record in records if record.outcome is not Outcome.ERROR]
     return sum(not record.saved for record in telling) + any(record.saved for record in telling)
 

@@ -71,11 +71,9 @@ class RunDir:
 def claim_run_dir(
     parent: Path, verb: str, *, name: str | None = None, private_beside: bool = False, **facts: Any
 ) -> RunDir:
-    """A new `<parent>/<name>[-N]`, by default named by the second; two runs never share a
-    directory.
+    """A new `<parent>/<name>[-N]`, by default named by the second; git ignores a parent made here.
 
-    A parent that is made for it is one that git ignores. With `private_beside` its private state
-    lies in `<parent>/.aorta/<name>`, so that the run directory may be sent as it is.
+    `private_beside`: private state in `<parent>/.aorta/<name>`, so that the run itself can be sent.
     """
     stamp = name or datetime.now(UTC).strftime(STAMP_FORM)
     try:
@@ -88,8 +86,7 @@ def claim_run_dir(
                 path.mkdir()
                 run = RunDir(path)
                 _make_private(run, beside=private_beside)
-                # Before it says that it is a run: one without an owner would pass for dead until it
-                # is locked.
+                # First: a run without an owner would pass for dead until it is locked.
                 run.lock.write_text(Owner.of_this_process().label)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
                 about = {"verb": verb, "created": created, "aorta_version": __version__, **facts}
@@ -196,11 +193,9 @@ def write_json(path: Path, schema: str, content: Mapping[str, Any]) -> None:
 
 
 class RunLock:
-    """Held from `take` to `release` by this process alone; the kernel forgets it with the process,
-    however that ends.
+    """Held from `take` to `release` by this process alone; the kernel frees it, however that ends.
 
-    The file says whose it is, for a process that is refused and for readers, from the claim of
-    the run directory on; without an owner it is empty.
+    The file names its owner, for readers and for a process that is refused; empty without one.
     """
 
     def __init__(self, path: Path) -> None:

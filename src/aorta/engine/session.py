@@ -1,8 +1,4 @@
-"""One run from an output directory to its ending: claim or resume, lock, journal, engine.
-
-Every verb goes through here, so that resuming, locking and refusing a changed command work the same
-everywhere.
-"""
+"""One run of any verb, from output directory to ending: claim or resume, lock, journal, engine."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -101,9 +97,7 @@ class Session:
 
 
 def keep_request(run: RunDir, request: "DataclassInstance") -> None:
-    """So that `--resume` needs the directory alone. Only the owner reads it: a command line may
-    hold a secret.
-    """
+    """So that `--resume` needs the directory alone. Private: a command line may hold a secret."""
     place = run.private / _REQUEST
     place.touch(mode=0o600)
     with writing(place):
@@ -121,9 +115,7 @@ def begun_with(run: RunDir, kind: type[_Request]) -> _Request:
 
 
 def kept_request(run: RunDir, now: _Request) -> _Request:
-    """The request that a run was begun with, and over it whatever `now` says that is not a
-    default. Both are of one dataclass whose fields all have defaults.
-    """
+    """The request that a run was begun with, under whatever `now` says that is not a default."""
     return _over(begun_with(run, type(now)), now)
 
 

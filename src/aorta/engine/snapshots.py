@@ -1,9 +1,5 @@
-"""env.json of what a trial sees: the host's with the trial's variables, or one taken inside the
-container.
-
-A snapshot inside an environment goes through the executor, in the runtime, as a trial does. Where
-it cannot be taken there is an honest placeholder with the reason, never the host's snapshot under
-another name.
+"""env.json of what a trial sees: the host's with the trial's variables, or one taken in the
+container as a trial. Where that fails it is a placeholder with the reason, never the host's.
 """
 
 import os

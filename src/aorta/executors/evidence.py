@@ -1,13 +1,9 @@
-"""What tells how a trial ended besides its status: its output streams, its metric's file, the
-kernel's count of kills for memory. Standard library only, because it runs inside the supervisor.
+"""Evidence of how a trial ended besides its status: its output, its metric file, kills for memory.
 
-A stream is kept on disk, bounded everywhere, and searched while it is written. A match may span up
-to `OVERLAP` bytes. A match that touches the end of what was read so far is held back until more
-arrives, the stream ends or falls quiet: `loss=1$` must not fire on the first half of `loss=12`.
-
-A metric file belongs to one trial. Each trial has a place of its own for it (`AORTA_METRIC_FILE`);
-one in a working directory that trials share is believed only if this trial wrote it and no other
-could have.
+A match may span up to `OVERLAP` bytes. One at the end of what was read so far waits for more, or
+for the stream to end or fall quiet: `loss=1$` must not fire on the first half of `loss=12`. A
+metric file in a working directory that trials share is believed only if no other trial could have
+written it. Standard library only: it runs inside the supervisor.
 """
 
 from __future__ import annotations
@@ -196,10 +192,7 @@ def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPatter
 
 @contextmanager
 def _time_limit(pattern: str) -> Iterator[None]:
-    """Signals reach Python inside a regular expression, so an alarm can break a hopeless one.
-
-    It rings after so much work: on a busy machine a scan takes long, and is not hopeless for that.
-    """
+    """Break a regular expression after so much CPU time; a busy machine does not count."""
 
     def too_slow(_number: int, _frame: FrameType | None) -> None:
         raise SlowPatternError(

@@ -1,9 +1,6 @@
-"""Trials as processes on this machine, one supervisor a slot.
+"""Trials as processes on this machine, one supervisor a slot: a trial costs a message and a fork.
 
-The executor sends requests to its supervisors and turns responses into `TrialEnd`. Supervisors
-start when a slot is first needed and serve many trials, so a trial costs one message and one fork.
-Workers of Slurm and tasks of Ray run their trials with it too, wherever they are: standard library
-only.
+Workers of Slurm and tasks of Ray run their trials with it too: standard library only.
 """
 
 import json
@@ -104,8 +101,7 @@ class LocalExecutor:
             slot.running = trial, launch
             self._supervisor_died(slot)
         else:
-            # Only now: an interrupt before this line leaves an idle slot, whose supervisor ends
-            # with its socket.
+            # Only now: an interrupt before this leaves an idle slot, which ends with its socket.
             slot.running = trial, launch
 
     def wait(self, timeout: float | None = None) -> list[TrialEnd]:

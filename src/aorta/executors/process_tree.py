@@ -1,9 +1,7 @@
 """A process tree under this process, ended for certain.
 
-The supervisor is a sub-reaper: whatever its trial starts, in whatever session, becomes its child
-when orphaned. So the tree is empty exactly when the kernel says there is no child left to wait for,
-apart from helpers: children of this process that belong to no trial. Which files a program opens
-is told by the kernel, too.
+The supervisor is a sub-reaper: every orphan of its trial becomes its child, in whatever session. So
+the tree is empty when the kernel says that no child is left but helpers, which belong to no trial.
 """
 
 import ctypes
@@ -59,9 +57,7 @@ def start(
     stderr: int,
     keep: int | None = None,
 ) -> int:
-    """Fork and execute in a session of its own; dies with this process. Raises the OSError of the
-    child. `keep`: a descriptor that stays open in it.
-    """
+    """Fork and execute in a new session, `keep` open; dies with us. Raises the child's OSError."""
     supervisor = os.getpid()
     failure_end, tell = os.pipe()  # close-on-exec: stays silent when the exec succeeds
     pid = os.fork()

@@ -1,10 +1,8 @@
-"""Trials as tasks of Ray. Ray itself lives in processes of its own (`ray_driver.py`): it prints
-where it likes, installs signal handlers, and ends the process that it is in when it loses its
-cluster.
+"""Trials as tasks of Ray, which lives in processes of its own (`ray_driver.py`): it prints,
+installs signal handlers, and ends the process that it is in when it loses its cluster.
 
-A node that sees the trial's directories runs it there. Where one does not, a second driver is
-started whose job carries the working directory (Ray's `working_dir`), and trials in that directory
-go to it from then on; their own directory travels with them, and back.
+For nodes that do not see a trial's directories a second driver is started whose job carries the
+working directory (Ray's `working_dir`); the trial's own directory travels with it, and back.
 """
 
 import math
@@ -31,8 +29,7 @@ _DRIVER = Path(__file__).with_name("ray_driver.py")
 _READY_SECONDS = 120.0
 _CLOSE_PATIENCE = 10.0
 _CLEANUP_SECONDS = 7.0
-# On a cluster that Ray starts for us: without this it starts a process for each core before there
-# is a trial.
+# A cluster that Ray starts for us would start a process per core before there is a trial.
 _OF_ITS_OWN = {"RAY_prestart_worker_first_driver": "0"}
 _ALWAYS = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing leaves the machine
@@ -224,9 +221,7 @@ class RayExecutor:
 
 
 def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:
-    """The trial with its two directories elsewhere, wherever its command and variables name them or
-    something inside them: `/data/proj` is no part of `/data/proj2`.
-    """
+    """The trial with its two directories elsewhere; `/data/proj` is no part of `/data/proj2`."""
     # The trial's directory first: it often lies inside the working directory.
     there = [_renamed(trial.trial_dir, trial_dir), _renamed(trial.cwd, cwd)]
 

@@ -1,8 +1,4 @@
-"""The process in which Ray lives: it submits tasks, and says over a pipe what became of them.
-
-Run as `ray_driver.py DESCRIPTOR`. Ray ships this package to its workers (`py_modules`) and, where
-nodes see none of our files, the working directory (`working_dir`).
-"""
+"""Process in which Ray lives (`ray_driver.py DESCRIPTOR`): submits tasks and reports their ends."""
 
 import io
 import os

@@ -1,12 +1,9 @@
-"""Slurm by its own means: `sbatch`, `srun`, `squeue`, and files in the run directory.
+"""Slurm by its own means: `sbatch`, `srun`, `squeue`, and files in the run directory; no port.
 
-Inside an allocation each trial is a step, and its end is srun's end. Outside one a job array of
-workers is submitted, which take one trial after another, so that the wait in the queue is paid
-once; with `job_per_trial` each of them takes one. Trials, their cancels and their results are files
-in a spool (`worker.py`) in the run's private directory: no port is opened.
-
-The working directory, the run directory and this installation must lie on a file system that the
-nodes share, as is usual with Slurm; a node that cannot see them loses the trial and says so.
+Inside an allocation each trial is a step. Outside one a job array of workers takes one trial after
+another from a spool (`worker.py`), so that the queue is waited for once; with `job_per_trial` each
+takes one. Nodes must share the file system of the working directory, the run directory and this
+installation; one that cannot see them loses the trial and says so.
 """
 
 import math
@@ -87,8 +84,7 @@ class _Held:
 class _Slurm(ABC):
     """What jobs and steps have in common: an `Executor` over a spool.
 
-    One thread (`_serve`) owns the trials, the workers and the spool. Callers put calls for it into
-    a queue and take ends from another; nothing else is shared but `_fits`, a number.
+    One thread (`_serve`) owns trials, workers and spool; only two queues and `_fits` are shared.
     """
 
     def __init__(self, resources: Resources, jobs: int | None, grace: float) -> None:

@@ -140,9 +140,7 @@ def _in_queue(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
 
 
 def _in_accounting(jobs: Collection[str]) -> Iterator[tuple[str, JobState]]:
-    """How forgotten tasks ended, where there is accounting. `RUNNING` in the database alone does
-    not count.
-    """
+    """How forgotten tasks ended, by accounting; `RUNNING` in the database alone does not count."""
     try:
         answer = ask(
             "sacct", "--noheader", "--parsable2", "--allocations",

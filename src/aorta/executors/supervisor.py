@@ -1,9 +1,7 @@
 """The supervisor: a small process that holds one slot and runs its trials one after another.
 
-It exists so that nothing outlives a trial: it adopts every orphan of the trial, ends the whole tree
-when the trial is over, and does the same when its owner is gone, so even `kill -9` of the owner
-leaves no process and no container behind. It gets a request and gives back a response, both JSON
-objects; it knows nothing of oracles. Standard library only.
+It adopts every orphan of a trial and ends the whole tree with the trial, or when its owner is gone:
+even `kill -9` of the owner leaves no process and no container. Standard library only.
 """
 
 from __future__ import annotations

@@ -119,9 +119,7 @@ _servers: dict[str, tuple[socket.socket, float] | None] = {}
 
 
 def fork(request: Mapping[str, Any], streams: tuple[int, int]) -> tuple[int | None, float]:
-    """A trial from its server, which is started if need be and ends with this process: the pid, and
-    the seconds of imports that it saves. No pid if it must start cold.
-    """
+    """Pid of a trial forked from its server, and import seconds saved; no pid: start it cold."""
     name, arguments = request["warm"]["server"], request["warm"]["arguments"]
     fork_request = {"env": request["env"], "arguments": arguments, "supervisor": os.getpid()}
     try:

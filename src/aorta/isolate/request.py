@@ -1,6 +1,4 @@
-"""Everything that may be asked of an isolation, the one function that answers it, and the answer as
-one document and a few lines for people.
-"""
+"""What may be asked of an isolation, the function that answers it, and the answer as a document."""
 
 import random
 import shlex
@@ -299,9 +297,7 @@ def isolate(
 
 
 def resumed(request: IsolateRequest) -> IsolateRequest:
-    """Where a run goes on and no command is given, the request that it was begun with, and over
-    it what this one says.
-    """
+    """The request that a run was begun with, if no command is given, under what this one says."""
     if request.resume is None or request.command:
         return request
     run = find_resumable(request.output, "isolate", request.resume.run)

@@ -152,9 +152,7 @@ class AgentCycle:
         return ends
 
     def evidence_of(self, ranks: Sequence[int], ends: Sequence[WorkerEnd]) -> CycleEvidence:
-        """What this agent can say about the cycle, failed ranks first. Where a file is incomplete,
-        what was heard of its rank counts.
-        """
+        """What this agent knows of the cycle, failed ranks first; from memory if a file is cut."""
         failed = [end.rank for end in ends if end.failed]
         incomplete = self.logs.pump.incomplete
         in_order = [rank for rank in dict.fromkeys((*failed, *ranks)) if rank not in incomplete]
@@ -494,8 +492,8 @@ class DecidingAgent(LocalElasticAgent):
 
 
 class WorkerFamilies:
-    """Everything that ranks started ends with them, in whatever session it is: the agent adopts
-    orphans, and knows them by their environment, or saw them below a rank while that lived.
+    """Everything that ranks started ends with them: the agent adopts orphans, and knows them by
+    their environment or as once seen below a rank.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The case: everything the next person needs when a job has stopped for good: the finding, the
-machine, the failing ranks' logs and an `aorta.yaml` whose oracle is this very failure.
+"""The case of a job that has stopped for good: the finding, the machine, the failing ranks' logs
+and an `aorta.yaml` whose oracle is this very failure.
 
-`python -m aorta.launch.case` writes it, as a pickled `CaseRequest` says, after every other agent
-knew the ending: whatever is wrong with the files costs the case and never the job's exit code.
+`python -m aorta.launch.case` writes it after every agent knew the ending: no error in it changes
+the job's exit code.
 """
 
 import os

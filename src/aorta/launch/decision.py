@@ -1,9 +1,8 @@
-"""The leader's decision: what attribution says, then the progress limit, then the restart budget.
-Everything it needs is in the store, so that any leader comes to the same answer.
+"""The leader's decision by the store alone: attribution, then progress limit, then restart budget.
 
-All sources are queried at once, within a bounded time. Aggregation `any`: one STOP is a STOP.
-`all`: STOP needs every source that has an opinion, and at least one. A source that is unreachable,
-late, answers nonsense or says UNKNOWN has no opinion; no opinion at all restarts.
+All sources are queried at once, within a bounded time. `any`: one STOP is a STOP. `all`: STOP needs
+every source that has an opinion. One that is unreachable, late, answers nonsense or says UNKNOWN
+has none; no opinion at all restarts.
 """
 
 import logging

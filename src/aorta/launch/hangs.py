@@ -1,8 +1,7 @@
-"""Hangs: noticing that nothing moves any more, and collecting what every rank is doing before it is
-killed.
+"""Hangs: noticing that nothing moves any more, and collecting what ranks do before they are killed.
 
-Signs of life are output and heartbeats. Without heartbeats only a job that is silent everywhere
-hangs: ranks that never print are normal. A rank that beats is judged by its heartbeat alone.
+Without heartbeats only a job that is silent everywhere hangs: ranks that never print are normal. A
+rank that beats is judged by its heartbeat alone.
 """
 
 import os

@@ -1,7 +1,5 @@
-"""The command line: torchrun's own parser with the fault-tolerance flags beside it.
-
-Torchrun's parser is used as it is, so that every option, default and `PET_*` variable is the one of
-the installed torch. What the options mean together is checked here, before anything runs.
+"""The command line: torchrun's own parser, so that options, defaults and `PET_*` variables are
+those of the installed torch, with the fault-tolerance flags beside it.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """What workers write: through pipes into `rank_<r>.{out,err}`, and to the console as torchrun does.
 
-One thread per cycle reads all pipes of this agent. A full disk costs log lines and never the job;
-the last words of every stream are kept in memory for attribution.
+A full disk costs log lines and never the job; the last words are kept in memory for attribution.
 """
 
 import os

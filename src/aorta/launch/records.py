@@ -1,8 +1,7 @@
-"""What is known of a cycle: records that agents exchange through the store, what a source of
-verdicts is given and answers, and the files in the log directory. Nothing here knows torch.
+"""What is known of a cycle: records that agents exchange, and files in the log directory. No torch.
 
-Files of a cycle are named by global rank, so that agents of one job may share one directory. The
-leader goes on counting behind the cycles of a run that is over.
+Files are named by global rank, so that agents of one job may share one directory. The leader goes
+on counting behind the cycles of a run that is over.
 """
 
 import json

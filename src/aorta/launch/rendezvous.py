@@ -1,12 +1,9 @@
 """The deciding rendezvous: agents meet on a store of their own, and the first of them decides.
 
-An agent joins a round by adding itself to the round's list; the one that sees that enough have come
-closes the round by writing its members, once. Rank 0 of them is the leader: it writes the round's
-outcome, and everybody else reads it. A leader that dies before it wrote is no loss: the others join
+The agent that sees that enough have joined a round closes it by writing its members, once. Rank 0
+is the leader and writes the outcome, which everybody else reads. If it dies before, the others join
 the next round, whose leader finds the same facts. An outcome that ends the job raises
-`JobEndedError` on every agent alike.
-
-Torch sees a `RendezvousHandler` and nothing else; its own c10d and static handlers are not used.
+`JobEndedError` on every agent alike. Torch's own c10d and static handlers are not used.
 """
 
 import logging

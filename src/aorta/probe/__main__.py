@@ -1,6 +1,4 @@
-"""`python -m aorta.probe`: env.json on stdout, from inside a container that has a Python and
-nothing else.
-"""
+"""`python -m aorta.probe`: env.json on stdout, from a container that has a Python alone."""
 
 import sys
 

@@ -1,7 +1,4 @@
-"""The accelerators. Which platform is this: rocm, cuda or cpu? NVIDIA's driver, toolkit and GPUs;
-AMD's GPUs, ROCm and AMD's own health check. What a machine does not have is null or empty, and no
-fault.
-"""
+"""The accelerators: platform, drivers, toolkits, GPUs and AMD's health check; none is no fault."""
 
 import csv
 import hashlib
@@ -29,9 +26,7 @@ from aorta.registry.mitigation import Platform
 
 
 def platform_here(machine: Machine | None = None) -> Platform:
-    """The platform of the usable devices; with both vendors, the one torch was built for. From what
-    the kernel shows, so it costs no subprocess.
-    """
+    """The platform of usable devices; with both vendors torch's own. Costs no subprocess."""
     seen = machine or Machine.here()
     amd, nvidia = has_amd(seen), has_nvidia(seen)
     if amd and nvidia:

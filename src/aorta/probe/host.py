@@ -1,6 +1,5 @@
-"""The host without its accelerators: kernel, C library, processor, memory; whether this is a
-container; which known variables are set; the Python that runs, and the installed packages that
-decide what a training job does. Nothing is imported for it.
+"""The host without its accelerators: kernel, C library, CPU, memory, container or not, known
+variables, Python and the installed packages that matter. Nothing is imported for it.
 """
 
 import importlib.util
@@ -17,8 +16,7 @@ from aorta.registry.mitigation import BUILTIN_MITIGATIONS
 from aorta.scrub.secrets import safe_value
 from aorta.scrub.vocabulary import words
 
-# Read by a runtime or a framework, set by no built-in mitigation, and often the answer to "what is
-# different here?".
+# Read by a runtime or a framework, set by no mitigation, and often what differs here.
 _ALSO_WATCHED = words(
     """
 AMDGCN_USE_BUFFER_OPS CUDA_VISIBLE_DEVICES DISABLE_TF32 FBGEMM_BOUNDS_CHECK_INDICES_V2
@@ -131,8 +129,7 @@ def _recorded(name: str, value: str | None) -> str | None:
 
 
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-# The engine mounts these files from a directory named after the container; other mounts may be
-# other containers'.
+# Mounted from a directory named after the container; other mounts may be other containers'.
 _OWN_MOUNT = re.compile(r"([0-9a-f]{64})/\S* /etc/(?:hostname|hosts|resolv\.conf) ")
 _CGROUP_TOKENS = (
     ("docker", "docker"),
@@ -225,9 +222,8 @@ def probe_packages(_machine: Machine) -> Probed:
 
 
 def probe_other_packages(_machine: Machine) -> Probed:
-    """The rest of what is installed, by the names of directories alone. What came from a directory
-    or a repository and not from an index is left out: it cannot be installed from its name, and its
-    name may be nobody else's business.
+    """The rest of what is installed, by directory names; without what came from no index: it cannot
+    be installed by its name, which may be private.
     """
     found: dict[str, str] = {}
     for place in dict.fromkeys(sys.path):

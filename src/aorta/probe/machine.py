@@ -1,6 +1,4 @@
-"""The machine as the probes see it: files under a root, variables, and tools that may be missing,
-hang or talk nonsense.
-"""
+"""The machine to the probes: files under a root, variables, tools that may be missing or hang."""
 
 import contextlib
 import os

@@ -1,8 +1,4 @@
-"""The snapshot: what env.json holds, one field a key, its summary for people,
-and how one is taken: every probe asked once, none able to stop the others.
-
-Every key is always there; null is unknown or absent.
-"""
+"""The snapshot (env.json): every key is there, null if unknown; no probe can stop the others."""
 
 import copy
 import functools
@@ -177,8 +173,7 @@ def _gpus(machine: Machine) -> Probed:
     return Probed([*nvidia.value, *amd.value], nvidia.missing + amd.missing)
 
 
-# What cannot change while a process lives is asked once in a process; a hung tool then costs its
-# time-out once.
+# What cannot change is asked once in a process; a hung tool costs its time-out once.
 STATIC_PROBES: Mapping[str, Probe] = {
     "platform": lambda machine: Probed(platform_here(machine)),
     "system_health": probe_system_health,

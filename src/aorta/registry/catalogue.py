@@ -1,8 +1,4 @@
-"""One lookup for every kind of name: who defines it, no doubles, and a helpful answer to a misspelt
-one.
-
-Installed distributions add to it through entry points: one an item, its name is the item's name.
-"""
+"""One lookup for every kind of name, entry points included: no doubles, help with misspelt ones."""
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping

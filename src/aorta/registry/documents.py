@@ -1,6 +1,4 @@
-"""The files users write, opened with care: size, kind and encoding are looked at before what they
-say.
-"""
+"""Files that users write: size, kind and encoding are checked before what they say."""
 
 import os
 import stat

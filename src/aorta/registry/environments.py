@@ -1,6 +1,5 @@
-"""Environments by name: built-in, from entry points, from sidecar files, or an image named on the
-spot; and what a user puts around a workload by name, as layers, weakest first: environment,
-mitigations, recipe, cell or command line.
+"""Environments by name, or an image named on the spot; and the layers around a workload, weakest
+first: environment, mitigations, recipe, cell or command line.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,13 +1,9 @@
 """What a mitigation is, when it cannot do anything, and the built-in ones.
 
-A mitigation is a few environment variables. A variable acts only where some library reads it, so
-each built-in says who reads it, where, and its value when not set: a cell whose variable nobody
-reads is a second baseline under another name. A variable earns its place by being read by a runtime
-or a library, with the same effect on any workload; flags that only one workload reads belong into a
-plugin or a sidecar.
-
-Imports the standard library alone: the probe reads this table inside containers that have nothing
-else.
+A mitigation is a few environment variables. Each built-in says who reads them, where, and the value
+when not set: a cell whose variable nobody reads is a second baseline under another name. Flags that
+only one workload reads belong into a plugin or a sidecar. Standard library only: the probe reads
+this table inside containers.
 """
 
 import re
@@ -85,10 +81,8 @@ class Mitigation:
 def why_inert(
     mitigation: Mitigation, platform: Platform, current_env: Mapping[str, str]
 ) -> str | None:
-    """The reason why this mitigation cannot change anything here, or None when it can.
-
-    `current_env` is what the baseline runs with. What a library reads and then refuses is not seen
-    here.
+    """Why this mitigation cannot change the baseline's `current_env` here, or None. What a library
+    reads and then refuses is not seen.
     """
     if not mitigation.env:
         return "it sets no variable"

@@ -1,6 +1,4 @@
-"""Workloads by name. What a workload is, the package `workloads` says; here it is a class that is
-imported when used.
-"""
+"""Workloads by name: classes that are imported when used."""
 
 import importlib
 from collections.abc import Mapping
@@ -35,9 +33,7 @@ def workload_catalogue() -> Catalogue[type]:
 
 
 def get_workload(name: str) -> Any:
-    """The class. A broken plugin that nobody named does no harm, and one that takes a name of ours
-    is refused by the check of the name: every trial loads the class, and needs no look through all
-    that is installed."""
+    """The class. A built-in one without a look at plugins: every trial loads it."""
     if name in BUILTIN_WORKLOADS:
         return imported(BUILTIN_WORKLOADS[name])
     return workload_catalogue().get(name)

@@ -1,8 +1,7 @@
 """Commits of a repository in worktrees of their own, and their builds.
 
-Also a program, told by a file (a `TreesJob`), so that it goes through the executor like a trial and
-can be killed like one; standard library only. A tree counts as made only once its mark is written,
-after everything else.
+Also a program (its file: a `TreesJob`), run and killed like a trial; standard library only. A tree
+counts as made once its mark is written, after everything else.
 """
 
 import fcntl
@@ -141,9 +140,7 @@ def _submodules(tree: str) -> None:
 
 @contextmanager
 def _one_at_a_time(repository: str) -> Iterator[None]:
-    """Git processes that make worktrees of one repository read each other's half-written files. The
-    lock is on the directory itself, so that no file is left behind.
-    """
+    """Git processes that make worktrees of one repository collide; its directory is the lock."""
     handle = os.open(repository, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

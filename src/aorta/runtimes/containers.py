@@ -1,9 +1,8 @@
 """One container for one trial, by docker or podman: exactly the trial's variables, removed whatever
 happens.
 
-The executor starts the client, and runs `cleanup` afterwards. No value of a variable ever stands in
-a process list: `--env NAME` makes the client pass on one of its own. Those that the client or its
-loader would itself obey (PATH, LD_LIBRARY_PATH ...) go through a private file.
+No value stands in a process list: `--env NAME` passes on one of the client's own. Those that the
+client or its loader would obey (PATH, LD_LIBRARY_PATH ...) go through a private file.
 """
 
 import csv
@@ -47,9 +46,8 @@ _DEFAULTS = (
     (("--pull",), "--pull=never"),  # the image is there already, and named by its id
 )
 
-# The client writes the container's id once the engine has made it. Where it never did, it may have
-# been stopped in between, and the engine may yet make what nobody waits for: so look again for a
-# while.
+# The client writes the container's id once the engine has made it. Where the client was stopped
+# before that, the engine may yet make one: so look again for a while.
 _REMOVE = """
 made=$1; shift
 removed=$("$@")

@@ -1,9 +1,7 @@
-"""A container engine, and the questions put to it through its own command: is it there, which image
-is this; and the GPUs that it lets in.
+"""A container engine through its own command: is it there, which image is this, which GPUs.
 
-Images are looked up once a process. A missing one is pulled, as `docker run` would do; what then
-runs is the image by its id, so that a tag that moves during a long search cannot change what is
-measured.
+Images are looked up once a process; a missing one is pulled. What runs is the image by its id, so
+that a tag that moves during a long search cannot change what is measured.
 """
 
 import functools
@@ -56,9 +54,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Image:
-    """`digest`: the registry's, or a local image's id. `user`: whom it runs as. `entrypoint`: the
-    words before every command.
-    """
+    """`digest`: the registry's, or a local id. `entrypoint`: the words before every command."""
 
     id: str
     digest: str
@@ -209,8 +205,7 @@ DOCKER = ContainerEngine(
         Refusal(1, r"^Error response from daemon: .*[Cc]ontainer"),
     ),
     nvidia=("--gpus=all",),
-    # The client's own configuration may add proxies to every container; naming them unset keeps
-    # them out.
+    # The client's configuration may add proxies to every container; unset keeps them out.
     keeps_out=(*_PROXIES, *(name.upper() for name in _PROXIES)),
     root_is_caller=False,
 )
@@ -253,10 +248,7 @@ def has_gpus(dev: Path = _DEV) -> bool:
 
 
 def shown_devices(devices: Sequence[str], dev: Path = _DEV) -> dict[str, str]:
-    """The variables with which a trial sees these devices alone.
-
-    On AMD two layers choose one after the other: HIP counts anew what ROCr has left to it.
-    """
+    """Variables that show a trial these devices alone; HIP counts anew what ROCr has left to it."""
     chosen = ",".join(devices)
     left = ",".join(str(index) for index in range(len(devices))) if _is_amd(dev) else chosen
     return {

@@ -1,8 +1,4 @@
-"""Questions to one git repository, wherever it is: on the host, or inside a container.
-
-Knows how to ask git and nothing of what the answers are for. Remote addresses may hold tokens: they
-never reach a message.
-"""
+"""Questions to one git repository, here or in a container. Remotes may hold tokens: never shown."""
 
 import os
 import re
@@ -155,8 +151,7 @@ class Repository:
     def only_in(self, newer: str, older: str) -> list[Commit]:
         """The commits that `newer` has and `older` has not, every one after its parents.
 
-        Git stops looking by the dates of commits: where one is dated later than what follows it,
-        `log newer ^older` also lists commits that both have. So all of the older history is read.
+        `log newer ^older` lists common commits too if dates are wrong: all of `older` is read.
         """
         found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
         shared = set(self._asked("rev-list", older).split())
@@ -167,9 +162,7 @@ class Repository:
         return self._asked("rev-list", "--first-parent", "HEAD").split()
 
     def lay_out(self, revision: str, scratch: Path) -> Path:
-        """The files of a revision in a clone of their own, with all that a checkout has: the user's
-        is not moved, and nothing is registered in it.
-        """
+        """A revision's files in a clone of their own; the user's checkout is not touched."""
         commit = self.resolve(revision)
         tree, draft = scratch / commit, scratch / f"{commit}.draft"
         if not tree.exists():

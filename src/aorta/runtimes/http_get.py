@@ -1,6 +1,4 @@
-"""Asking a server: one answer as a whole, and credentials that go to the host they are for and to
-no other.
-"""
+"""One whole answer of a server; credentials go to the host that they are for and to no other."""
 
 import base64
 import urllib.error
@@ -51,9 +49,7 @@ def read(
     redirected: bool = True,
     most: int | None = None,
 ) -> Answered:
-    """A redirection is followed without the credentials, or not at all. Of a longer answer the
-    first `most` bytes; `body` is of the type that is accepted.
-    """
+    """The first `most` bytes; no redirection sees the credentials; `body` is of type `accept`."""
     # The address is the caller's own.
     request = urllib.request.Request(url, body, {"Accept": accept}, method=method)  # noqa: S310
     if body is not None:

@@ -1,9 +1,7 @@
-"""Makes an image from another by running scripts in it: `docker commit`, or pyxis' own way to save
-a container.
+"""Makes an image from another by running scripts in it: `docker commit`, or pyxis' own save.
 
-What one step makes, the next one starts from; a step that is made already, or by another job at
-this moment, is not made again. Runs as a process of its own, so that it goes through the executor
-like a trial.
+A step that is made already, or by another job at this moment, is not made again. Runs as a process
+of its own, so that it goes through the executor like a trial.
 """
 
 import fcntl
@@ -41,9 +39,7 @@ class ImageStep:
 
 @dataclass(frozen=True)
 class ImageJob:
-    """The first step starts from `base`. `place` is a directory that the jobs of a run share.
-    `container` is the name of the one that it is made in.
-    """
+    """Steps from `base`, made in `container`; jobs of a run share the directory `place`."""
 
     kind: str
     base: str
@@ -140,10 +136,8 @@ class _OneContainer:
 
 
 def _by_pyxis(job: ImageJob, base: str, step: ImageStep) -> int:
-    """Saved in a directory beside its place and moved there when whole.
-
-    The plugin saves after the task, whatever became of it, and srun does not wait for that. So a
-    save may come late; once its directory is gone it can leave nothing behind.
+    """Saved beside its place and moved there when whole: pyxis saves after the task, and srun does
+    not wait for that. A save that comes late finds its directory gone.
     """
     saving = Path(step.target).parent / SAVING
     saving.mkdir(parents=True, exist_ok=True)

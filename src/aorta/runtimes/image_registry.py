@@ -1,8 +1,7 @@
-"""The tags of a repository and whether an image is there, through the OCI distribution API: pages,
-tokens, docker's credential files.
+"""Tags and images of a repository through the OCI distribution API; nothing is pulled.
 
-Nothing is pulled to find out what exists. Credentials go to the registry and to the token service
-it names, over TLS or the loopback interface only; they never reach a message.
+Credentials (docker's files) go to the registry and the token service it names, over TLS or loopback
+only; they never reach a message.
 """
 
 import json

@@ -1,6 +1,5 @@
-"""What an executor needs to know to start one trial, and to leave nothing of it behind; and the
-ways to get it that ask no container engine: on the host itself, in a virtual environment of it, or
-as options of srun for the pyxis plugin. The code of container engines is loaded for them alone.
+"""What an executor needs to start one trial and leave nothing behind; on the host, in a virtual
+environment, or under pyxis. The code of container engines is loaded for them alone.
 """
 
 import os
@@ -26,8 +25,7 @@ class Refusal:
 
 ANY_CODE = -1  # whatever it fails with
 
-# The process around a registered workload says so where the workload never began, or its result is
-# lost.
+# What our process around a workload says where that never began, or its result is lost.
 _OURS = (
     Refusal(126, r"^aorta: cannot (?:read the order|keep the result)", "the workload did not run"),
 )
@@ -54,11 +52,7 @@ class Launch:
         return {**kept, **self.env}
 
     def refusal(self, exit_code: int | None, stderr_tail: str) -> str | None:
-        """Why this end is not the command's own, in the words of whoever ended or never started it;
-        else None.
-
-        The code alone does not tell: the trial's command may end with the same one itself.
-        """
+        """Why this end is not the command's own, else None; the exit code alone does not tell."""
         for known in (*self.refusals, *_OURS):
             if known.exit_code == exit_code or (known.exit_code == ANY_CODE and exit_code):
                 line = re.search(rf"^.*?(?:{known.says}).*", stderr_tail, re.MULTILINE)
@@ -118,8 +112,7 @@ def _venv_of(trial: TrialSpec) -> Path:
         raise UsageError(
             "its kind is venv and it names none; add venv: PATH to its definition", where=where
         )
-    # A link inside the path is kept: a virtual environment knows itself by the path it was made
-    # with.
+    # Links are kept: a virtual environment knows itself by the path it was made with.
     venv = trial.cwd.absolute() / Path(environment.venv).expanduser()
     if not (venv / "bin" / "python").exists():
         raise UsageError(
@@ -177,8 +170,7 @@ ENDED_BY_SLURM = (
 )
 """In which words a step says that the scheduler ended it; a rank that ends the others says less."""
 
-# srun's own refusals, the plugin's inside a step, and a command that the image does not have (by
-# its errno).
+# Refusals of srun, of the plugin in a step, and of a command that the image lacks (its errno).
 _REFUSALS = (
     Refusal(255, r"^(?:\S*/)?srun: (?:error: |unrecognized option|invalid option)"),
     Refusal(1, r"^(?:srun|slurmstepd\S*): error: .*(?:pyxis|spank)"),
@@ -211,10 +203,8 @@ out.
 
 
 def srun_options(trial: TrialSpec) -> tuple[str, ...]:
-    """The environment as options of srun, which must itself be started with the trial's variables.
-
-    Variables go by name, so that no value stands in a process list; srun keeps the rest of the
-    caller's environment out.
+    """The environment as options of an srun that is started with the trial's variables: they go by
+    name, so that no value stands in a process list.
     """
     options = trial.environment.options
     mounts = [f"{m.source}:{m.target}{':ro' if m.read_only else ''}" for m in mounts_of(trial)]

@@ -1,8 +1,5 @@
-"""Whose run directory this is: the process that holds it, known again after that process is dead.
-
-A process id alone is not enough: ids are used again, several machines may share a directory, and a
-process in another pid namespace cannot be seen. So a label carries all that is needed to be sure
-that an owner is gone.
+"""Whose run directory this is: a label by which to be sure that its process is gone. A process id
+does not do: ids are used again, machines share directories, and pid namespaces hide processes.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Which releases of a package lie between two others, as the package index lists them.
 
-Reads the simple repository API, as JSON or as HTML (PEP 503, 691, 700), and directories or pages of
-files. Which index is asked, where none is named, is what pip is configured with. Addresses may hold
-credentials, so none is ever shown as it is. Yanked releases are no candidates.
+Reads the simple repository API (PEP 503, 691, 700) and directories; by default pip's own index.
+Addresses may hold credentials, so none is shown as it is. Yanked releases are no candidates.
 """
 
 import json
@@ -137,9 +136,7 @@ class PackageIndex:
         return self._known[name]
 
     def between(self, name: str, good: str, bad: str, python: str) -> list[Release]:
-        """From the good release to the bad one, both included, whatever the index says of these
-        two; backwards where the bad one is older.
-        """
+        """From the good release to the bad one, both included; backwards if the bad is older."""
         ends = _version(good), _version(bad)
         if ends[0] is None or ends[1] is None:
             return [Release(good), Release(bad)]

@@ -1,8 +1,7 @@
 """Virtual environments: the Pythons of this machine, what an environment has, and making one.
 
-Also a program that makes one environment, told by a file (an `EnvironmentJob`), so that it goes
-through the executor like a trial and can be killed like one; standard library only. An environment
-counts as made only once its mark is written, after everything else.
+Also a program (its file: an `EnvironmentJob`), run and killed like a trial; standard library only.
+An environment counts as made once its mark is written, after everything else.
 """
 
 import importlib.metadata
@@ -77,9 +76,7 @@ def _said_by(program: str, code: str) -> str | None:
 
 @cache
 def find_python(version: str) -> tuple[str, str] | None:
-    """Version and program of that very release, or of another of the same minor version, among
-    those that uv finds on this machine.
-    """
+    """Version and program of that release, or of its minor version, as found here by uv."""
     for wanted in (version, ".".join(version.split(".")[:2])):
         asking = (uv_program(), "python", "find", "--no-project", "--no-python-downloads", wanted)
         done = subprocess.run(asking, capture_output=True, text=True, check=False)
@@ -94,9 +91,7 @@ def find_python(version: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class Distribution:
-    """One installed package. `line` installs it again: what came from no index, from where it
-    came. `asks` are its own requirements, `requires_python` the Pythons it runs with.
-    """
+    """One installed package. `line` installs it again from where it came; `asks`: requirements."""
 
     name: str
     version: str
@@ -147,9 +142,7 @@ def _line(name: str, version: str, direct: str | None) -> str:
 
 @dataclass(frozen=True)
 class EnvironmentJob:
-    """`loose` is tried where `requirements` and the requirements `files` cannot be installed
-    together. `overrides` are requirements that no package may contradict.
-    """
+    """`loose` is tried where `requirements` and `files` conflict; `overrides` win over packages."""
 
     place: str
     python: str

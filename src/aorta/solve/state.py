@@ -1,8 +1,7 @@
-"""What is known so far: one line a finished stage, written before the next begins; and the trials
-of all stages: how many, how long, and how each ended.
+"""What is known so far: a line per finished stage, written before the next begins, and all trials.
 
-Killed at any point, a solve goes on from here: a stage that is written down is never run again, and
-one that had begun is taken up through the verb's own resume.
+A killed solve goes on from here: a stage that is written down is never run again, one that had
+begun is taken up through the verb's own resume.
 """
 
 import json

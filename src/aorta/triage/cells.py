@@ -1,9 +1,8 @@
-"""What the trials of one cell amount to: counts, step times, the error line seen most; and how fast
-it is beside its baseline.
+"""What the trials of one cell amount to, and how fast it is beside its baseline.
 
-Two cells are compared by their steps where both tell of them in the same way, and else by how long
-their clean trials took. A cell is flagged as slower, since races go away when things are slower, if
-it is above the threshold and the 95 % interval of the ratio lies above 1.
+Cells are compared by their steps where both report them in the same way, else by how long clean
+trials took. A cell is flagged as slower, since that hides races, if it is above the threshold and
+the 95 % interval of the ratio lies above 1.
 """
 
 import math
@@ -30,9 +29,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class StepTimes:
-    """`per_trial` is what cells are compared by, as steps of one trial are dependent; the rest
-    stands in matrix.json as it is here.
-    """
+    """As in matrix.json. Cells are compared by `per_trial`: steps of one trial are dependent."""
 
     per_trial: Sequence[float] = ()
     step_time_source: StepTimeSource = "missing"
@@ -77,11 +74,7 @@ def aggregate_cell(
     *,
     expected: Failure | None = None,
 ) -> CellStats:
-    """What the trials of a cell amount to.
-
-    `expected` is the baseline's failure, once all of it is known: a trial that was counted before
-    may be another failure, and one that was not may be the same.
-    """
+    """What the trials of a cell amount to; `expected`: the baseline's failure, as last known."""
     trials = [(document, outcome_of(document, expected)) for document in documents]
     errors = [document for document, outcome in trials if outcome is Outcome.ERROR]
     hints = Counter(hint_of(d) for d, outcome in trials if outcome is not Outcome.CLEAN)
@@ -101,9 +94,7 @@ def aggregate_cell(
 
 
 def outcome_of(document: TrialDocument, expected: Failure | None) -> Outcome:
-    """The outcome of a trial by everything that is known of the failure at the end of the run; one
-    whose oracle did not fire, or that a pattern named, is what it was.
-    """
+    """The outcome by the failure as last known; one not fired, or named by a pattern, stays."""
     outcome, failure = Outcome(document.outcome), failure_from_json(document.failure)
     fired = outcome is Outcome.REPRODUCED or document.why.startswith(ANOTHER_FAILURE)
     if not fired or expected is None or failure is None or failure.told_by == PATTERN:

@@ -1,6 +1,4 @@
-"""The matrix: which trial of which cell is next, and every cell in the end with its counts, its
-comparison and its speed. `content` of its report is matrix.json.
-"""
+"""The matrix: which trial is next, and every cell with its counts and speed (matrix.json)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""`--mode optimize`: the smallest stack of mitigations that makes the failure go away, in one
-environment; which may be stacked, when a stack is known to work, and what was found: optimize.json
-and optimize.md.
-"""
+"""`--mode optimize`: the smallest stack of mitigations that stops the failure (optimize.json)."""
 
 import math
 import shlex
@@ -42,9 +39,7 @@ _LONGEST_NAME = 80
 
 
 class StackRun:
-    """The experiment of a stack: a point says which candidates are on; `left_out` says of others
-    why they are not tried.
-    """
+    """Experiment of a stack: points say which candidates are on, `left_out` why others are not."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.oracle = plan, plan.baseline.experiment.deciding
@@ -115,9 +110,7 @@ class StackRun:
 
 
 def _candidates(plan: Plan) -> tuple[list[Mitigation], dict[str, str]]:
-    """What may be stacked on the baseline: what the recipe names, or all there are, if it can act
-    here at all and contradicts nothing; and why the others are left out.
-    """
+    """What may be stacked on the baseline and can act here; and why the others are left out."""
     known = load_mitigations(plan.recipe.sidecars)
     names = dict.fromkeys(name for cell in plan.cells for name in cell.cell.mitigations)
     named = [known[name] for name in names if known[name].env]
@@ -185,9 +178,7 @@ class GoneJudges:
         self._calibration = Calibration(straight=_STRAIGHT, cap=max(cap, _STRAIGHT))
 
     def judge_for(self, point: Point) -> Judge:
-        """A candidate's good luck is found out by its confirmation, so that what always failed is
-        first taken to be certain.
-        """
+        """What always failed is first taken as certain: confirmation catches lucky stacks."""
         if point.purpose is Purpose.CALIBRATE:
             return calibrating(self._calibration)
         if point.purpose is Purpose.CONFIRM:

@@ -1,6 +1,4 @@
-"""From a recipe to cells that can be tried, with every check that needs no trial; and what the
-report of either mode says of them alike. Reads the registry, runs nothing.
-"""
+"""From a recipe to cells, with every check that needs no trial. Runs nothing."""
 
 import os
 import random

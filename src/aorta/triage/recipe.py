@@ -1,6 +1,4 @@
-"""The recipe as a file, read strictly and written back so that the result reads in again. Names of
-mitigations and environments are resolved here; the workload is looked up when the recipe runs.
-"""
+"""The recipe as a file: read strictly, with names resolved, and written so that it reads again."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -180,8 +178,8 @@ class Recipe:
 def load_recipe(
     path: Path, sidecar_files: Sequence[Path] = (), command: Mapping[str, Any] | None = None
 ) -> Recipe:
-    """The recipe in a YAML or JSON file; `command` is the `workload_config` of one behind `--`.
-    Without sidecars it takes those that the run which wrote it left beside it.
+    """The recipe in a YAML or JSON file, by default with the sidecars that its run left beside it;
+    `command` is the `workload_config` of one behind `--`.
     """
     document = load_document(path, "json" if path.suffix.lower() == ".json" else "yaml")
     if command and isinstance(document, dict):

@@ -1,6 +1,4 @@
-"""Everything that may be asked of a triage. A recipe is named in one of three ways: a file, axes
-that span one, or a run directory to go on with.
-"""
+"""What may be asked of a triage: a recipe file, axes that span one, or a run to go on with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,4 @@
-"""`triage`: the one way from a recipe to an answer, whether the recipe came from a file or from
-flags, and in either mode.
-"""
+"""`triage`: from a recipe to an answer, from a file or from flags, in either mode."""
 
 import json
 import os
@@ -73,9 +71,7 @@ def triage(
 
 
 def dry_run(request: TriageRequest) -> dict[str, Any]:
-    """What would run: the cells (a search for a stack finds its own), and lines for people. Nothing
-    is run or written.
-    """
+    """The cells (none for a stack) and lines for people of what would run; nothing is written."""
     plan = check_recipe(recipe_of(request))
     run = StackRun(plan) if request.mode == "optimize" else MatrixRun(plan)
     cells = [
@@ -133,9 +129,7 @@ class RunFiles:
         self.run, self.path = run, run.path
 
     def adopt(self, recipe: Recipe) -> Recipe:
-        """The recipe as it will run, resolved from copies of its sidecars. A copy that is already
-        there belongs to the resumed run, and stays.
-        """
+        """The recipe resolved from copies of its sidecars; those of a resumed run stay."""
         copies = [self.path / SIDECARS / sidecar.name for sidecar in recipe.sidecars]
         for sidecar, copy in zip(recipe.sidecars, copies, strict=True):
             if not copy.exists():

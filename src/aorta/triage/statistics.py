@@ -56,9 +56,8 @@ class Call(StrEnum):
 
 @dataclass(frozen=True)
 class CellComparison:
-    """`p` is of the direction that was seen: less often than the baseline, or as often and more;
-    `p_adjusted` is what the number of cells makes of it, to be held against `SIDE_ALPHA`.
-    `p_no_cure` is for `no effect`, adjusted too.
+    """`p` is of the direction that was seen, `p_no_cure` of `no effect`; `p_adjusted` is `p`
+    adjusted for the number of cells, as `p_no_cure` is, and held against `SIDE_ALPHA`.
     """
 
     call: Call

@@ -1,9 +1,7 @@
-"""What a workload is: a class that sets up, runs once and says how it went; and the class behind a
-name.
+"""What a workload is: a class that sets up, runs once and says how it went.
 
-Standard library only, and nothing newer than Python 3.10: this module is also imported inside
-containers where neither aorta nor its dependencies are installed. It knows nothing of trials,
-oracles or searches.
+Standard library only, and nothing newer than Python 3.10: it is also imported inside containers
+where neither aorta nor its dependencies are installed.
 """
 
 import logging
@@ -25,10 +23,8 @@ RESERVED_PREFIX = "_aorta_"
 
 @dataclass
 class WorkloadResult:
-    """What `run()` returns. By convention `failure_details[i]["hint"]` is the cause in one line for
-    people.
-
-    The last three say how far it got; None means that the workload does not know.
+    """What `run()` returns. By convention `failure_details[i]["hint"]` is the cause in one line.
+    The last three fields say how far it got; None: the workload does not know.
     """
 
     passed: bool
@@ -116,11 +112,8 @@ class Workload(ABC):
         return
 
     def variables(self) -> dict[str, str]:
-        """Every setting of this trial as text, the way a script finds its settings in the
-        environment.
-
-        The environment itself wins, because that is how a search sets an axis; then the config;
-        then, for the steps axis, `--steps`; then what the axes declare as initial.
+        """Every setting of this trial as text. The environment wins, because a search sets its axes
+        there; then the config; for the steps axis `--steps`; then the axes' initial values.
         """
         initial = {axis["name"]: str(axis["initial"]) for axis in self.axes}
         given = {
@@ -197,9 +190,7 @@ def check_launch(name: str, workload: type[Workload], world: World) -> None:
 
 
 def rank_of(environ: Mapping[str, str]) -> int:
-    """Which of several ranks this is. RANK without a WORLD_SIZE above 1 is left over in a shell:
-    what launches ranks sets both.
-    """
+    """This process's rank. RANK without a WORLD_SIZE above 1 is left over in a shell: 0."""
     if environ.get("WORLD_SIZE", "").strip() in {"", "1"}:
         return 0
     text = environ.get("RANK", "0")

@@ -1,8 +1,6 @@
-"""Runs the child, or the probe, where aorta is not installed: `python3
-.../aorta/workloads/bootstrap.py ORDER.json`, or with `--probe` in place of the order.
+"""Runs the child (`bootstrap.py ORDER.json`) or the probe (`--probe`) where aorta is not installed.
 
-It exposes this one package and nothing that lies beside it. Putting our site-packages on the path
-instead would let a container or another virtual environment import our torch in place of its own.
+Exposes this one package: with our site-packages on the path a container would import our torch.
 """
 
 import importlib.util

@@ -1,14 +1,11 @@
 """One trial of a registered workload, in this process: `python -m aorta.workloads.child
 ORDER.json`.
 
-A workload may segfault, exit, hang or fill its output with garbage; in a process of its own each of
-these is a result. The order names the workload, its config and the file to leave the result in.
-That file appears whole or not at all, before cleanup begins: a process that dies in the main work
-simply leaves none. stdout is the workload's alone.
+The result file appears whole or not at all, before cleanup begins: a process that segfaults or
+exits simply leaves none. stdout is the workload's alone.
 
-With `--alone` nobody waits for that file: the order is shipped with what a reduction found, the
-trial's directory is `AORTA_TRIAL_DIR`, and the exit code alone says whether the failure showed: 1,
-and no other.
+With `--alone`, as shipped with a reduction, the trial's directory is `AORTA_TRIAL_DIR`, and exit
+code 1, and no other, says that the failure showed.
 
 Standard library only, and nothing newer than Python 3.10: it also runs inside containers.
 """
@@ -70,11 +67,8 @@ class Phase:
 
 @dataclass(frozen=True)
 class WorkloadOrder:
-    """What to run. `given` are the reserved config keys; `trial_env` names the variables set for
-    this trial.
-
-    `rank` is that of the process that gives the order: under torchrun each rank gives its own, in a
-    directory of its own.
+    """What to run. `given`: the reserved config keys; `trial_env`: names of the variables set for
+    this trial; `rank`: of the process that gives the order (each rank its own under torchrun).
     """
 
     workload: str

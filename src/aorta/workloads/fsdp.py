@@ -1,9 +1,5 @@
-"""A small real training step under FSDP2, in ranks that it starts itself: gloo on CPUs, NCCL or
-RCCL where there are GPUs.
-
-It needs torch (the extra `launch`) and nothing else: a few seconds on a laptop, and every step is
-timed on rank 0. A loss that is no number is its failure. Two ranks on CPUs; on GPUs as many as
-there are, up to `ranks`.
+"""A small real training step under FSDP2, in ranks that it starts itself: gloo on two CPUs, NCCL or
+RCCL on up to `ranks` GPUs. Needs torch alone (the extra `launch`); a loss of NaN is its failure.
 """
 
 import json
@@ -43,8 +39,7 @@ class Fsdp(Workload):
 
         gpus = torch.cuda.device_count()
         ranks = min(int(self.settings["ranks"]), gpus) if gpus else int(self.settings["ranks"])
-        # A rank that is forked has torch imported already; with GPUs it may not be, as CUDA cannot
-        # be used after a fork.
+        # A forked rank has torch imported already; CUDA cannot be used after a fork.
         method = "spawn" if gpus else "fork"
         sys.stdout.flush()
         with tempfile.TemporaryDirectory(prefix="aorta-fsdp-") as folder:
@@ -114,8 +109,7 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-            # One loss for all: they stop at the same step, and none leaves while another still
-            # needs it.
+            # One loss for all: they stop at the same step, and none leaves another waiting.
             everyones = loss.detach().clone()
             dist.all_reduce(everyones)
             losses.append(everyones.item() / ranks)  # waits for the device
@@ -128,7 +122,6 @@ def _train(rank: int, ranks: int, steps: int, settings: Mapping[str, Any], folde
     except BaseException:
         dist.destroy_process_group()
         raise
-    # All is done and told. To take down an interpreter with gloo's threads now and then ends in
-    # SIGABRT.
+    # Taking down an interpreter with gloo's threads now and then ends in SIGABRT.
     sys.stdout.flush()
     os._exit(0)

@@ -1,6 +1,4 @@
-"""Which ranks of a launched command must fail, from the files that the launcher keeps for each of
-them.
-"""
+"""Which ranks of a launched command must fail, from the launcher's files for each of them."""
 
 import re
 from collections.abc import Mapping

@@ -1,10 +1,7 @@
-"""The record of one trial as a file: `trial_d<D>_m<M>_t<T>.json`, schema "0.1", written and read by
-one model.
+"""The record of one trial as a file: `trial_d<D>_m<M>_t<T>.json`, schema "0.1".
 
-It joins three words on the same trial: the executor's (how the process ended), the oracle's (what
-that means) and the workload's own (what it counted). `result.passed` is true only if neither the
-oracle nor the workload saw a failure. How long a step took is read from what commands print, where
-no file says it: `12.3 it/s`, `step time: 16 ms`.
+`result.passed` is true only if neither the oracle nor the workload saw a failure. Step times are
+read from what commands print where no file has them: `12.3 it/s`, `step time: 16 ms`.
 """
 
 import json

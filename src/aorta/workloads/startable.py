@@ -22,10 +22,9 @@ def check_startable(
     path: str | None = None,
     comes_later: Callable[[str], bool] = lambda _file: False,
 ) -> None:
-    """Raises `UsageError` where the first of these words is no program of this machine, or is an
-    interpreter whose script is not there. A text for a shell is left to the shell. `path`: where
-    programs are looked for, if not in PATH. `comes_later`: whether a file that is not here will be
-    there when the command runs.
+    """Raises `UsageError` where the first word is no program here (`path`: in place of PATH), or is
+    an interpreter without its script. Text for a shell is not checked. `comes_later`: whether a
+    file will be there when it runs.
     """
     if isinstance(command, str) or not command:
         return

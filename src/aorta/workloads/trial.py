@@ -1,10 +1,7 @@
-"""From a workload, its config and its environment to trials: the experiment that `run` and `triage`
-share.
+"""From a workload, its config and its environment to trials: the experiment of `run` and `triage`.
 
-A registered workload becomes a child process that is given an order file. The `command` workload,
-the user's own command with where it runs and what counts as its failure, has no class and no child
-of ours: it becomes itself. Names of environments and mitigations are resolved by the caller: here
-they are already what they stand for.
+A registered workload becomes a child process with an order file; the `command` workload, which has
+no class, is run as it is. Names of environments and mitigations are resolved by the caller.
 """
 
 import hashlib
@@ -167,9 +164,7 @@ _LARGEST_SCRIPT = 16 << 20
 
 
 def script_digests(experiment: WorkloadExperiment) -> dict[str, str]:
-    """What makes a resumed command another one: a digest of each script that it names, as parts of
-    a fingerprint. Empty for a registered workload.
-    """
+    """Digests of the scripts that a command names, for the fingerprint; empty if registered."""
     subject = experiment.subject
     if not isinstance(subject, _CommandSubject):
         return {}

@@ -1,8 +1,6 @@
 """Version sets inside containers: one image each, made once from the bisection container, which has
-every commit that the search will need.
-
-A build sees the packages before it, and later ones that it says it needs; so what was built of the
-same versions of the packages before is used again.
+every commit that the search will need. A build of the same versions of the packages before it is
+used again.
 """
 
 import hashlib

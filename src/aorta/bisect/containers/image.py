@@ -30,9 +30,7 @@ CACHE_OPTION = "BAZEL_CACHE_OPTION"
 
 
 def bazel_cache_of(containers: ContainersSpec, packages: Sequence[PackageSpec]) -> str | None:
-    """The cache that is named; else, where a build can use one, a directory of this machine, which
-    under pyxis builds would not see.
-    """
+    """The named cache; else a local directory where a build uses one and can see it (not pyxis)."""
     if containers.bazel_cache is not None:
         if containers.bazel_cache.startswith("/"):
             _make_directory(Path(containers.bazel_cache), "--bazel-cache")
@@ -74,9 +72,7 @@ def environment_of(
 
 
 def _defaults(containers: ContainersSpec, dev: Path) -> Iterator[str]:
-    """The image's own user, who may write where its builds write; shared memory, and the GPUs of
-    this machine. Under pyxis, as in the other engines' containers, root and a writable file system.
-    """
+    """The image's own user, shared memory, this machine's GPUs; under pyxis root and writable."""
     kind = RuntimeKind(containers.runtime)
     named = {option.partition("=")[0] for option in containers.options}
     chosen = not containers.gpus or names_devices(containers.options)
@@ -108,9 +104,7 @@ _CLOSING = 10.0  # seconds for a shell that has nothing more to read
 
 @dataclass(frozen=True)
 class ImageContents:
-    """What an image was made with: versions by package, and where each repository is. By the names
-    of libraries, the versions that variables tell, and those that there is a script for.
-    """
+    """What an image has: versions and paths of packages; libraries by `variables` or `scripts`."""
 
     versions: Mapping[str, str]
     paths: Mapping[str, str]

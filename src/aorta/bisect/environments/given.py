@@ -1,6 +1,4 @@
-"""What people have of an environment: a requirements file, a snapshot or a virtual environment, and
-where its packages come from. Nothing is installed here, and no index is asked.
-"""
+"""An environment as given: requirements file, snapshot or venv. Installs nothing, asks no index."""
 
 import json
 import os
@@ -36,9 +34,7 @@ _NOT_OURS = frozenset({"aorta-triage", "pip", "uv"})  # what makes environments 
 
 @dataclass(frozen=True)
 class GivenEnvironment:
-    """`requirements` are its lines; where they stand in a `file`, that is what is installed.
-    `variables`: None for one that was not set; None instead of all where nothing is said of them.
-    """
+    """`file` is installed if given. `variables`: None if not known; a value of None: not set."""
 
     name: str
     requirements: tuple[str, ...]

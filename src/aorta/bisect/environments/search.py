@@ -1,8 +1,7 @@
 """A bisection between two environments: which of the changed packages matter, then which release.
 
-First every changed package takes one step, good to bad, in an order that can be installed; what is
-found is tried over the oldest of everything else, until nothing else is needed. Then the releases
-of those packages are searched.
+Changed packages go from good to bad in an order that can be installed; what is found is tried over
+the oldest of everything else, until nothing else is needed.
 """
 
 import json

@@ -1,8 +1,7 @@
-"""The environments of a search: both ends as they are once installed, what differs and what goes
-together; and the states between them, one virtual environment for each set of packages.
+"""The environments of a search: both ends as installed, what differs, and the states between them.
 
-What is written down of the ends is what a resumed run goes on with, also where the index has moved
-on since. Environments are named by what is in them, so a killed run finds what it made.
+A resumed run goes on with the ends as written down, also where the index has moved on since.
+Environments are named by what is in them, so a killed run finds what it made.
 """
 
 import hashlib
@@ -287,8 +286,8 @@ def _closed(needs: Mapping[str, set[str]]) -> dict[str, frozenset[str]]:
 
 
 def in_order(needs: Mapping[str, frozenset[str]]) -> list[str]:
-    """Everything after what it needs; those that need each other stand together. Python goes as
-    late as it may: new packages run on an old one more often than old packages on a new one.
+    """Everything after what it needs, cycles together. Python goes last: new packages run on an old
+    Python more often than old packages on a new one.
     """
     late = frozenset({PYTHON})
 

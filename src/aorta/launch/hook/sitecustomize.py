@@ -1,8 +1,7 @@
-"""Runs in every worker before its script when hangs are watched for.
+"""Runs in every worker before its script when hangs are watched for; loads the user's own then.
 
-It takes itself off the path, loads the user's own `sitecustomize`, and leaves two things behind: a
-real-time signal on which faulthandler writes the stacks of all threads, also while the main thread
-is stuck in a collective; and a thread that waits for another signal to dump the Flight Recorder.
+A real-time signal makes faulthandler write all stacks, also while the main thread is stuck in a
+collective; a thread waits for another signal to dump the Flight Recorder.
 """
 
 import faulthandler

@@ -28,9 +28,7 @@ SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 def draft(
     state: State, subject: Subject, oracle: Mapping[str, Any], *, plain: bool = False
 ) -> Path:
-    """The reduction spec: the one that was given, or one with every axis that could be found;
-    `plain`: with what the command line itself says.
-    """
+    """The spec given, or one with every axis found; `plain`: those of the command line alone."""
     if subject.spec is not None:
         return subject.spec
     place = state.path / (PLAIN_SPEC if plain else SPEC)

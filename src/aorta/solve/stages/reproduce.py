@@ -209,9 +209,7 @@ def _patience(state: State) -> float | None:
 def _look(
     state: State, subject: Subject, name: str, most: int, patience: float | None
 ) -> RunReport:
-    """Trials of the original command until the first that fails, kept out of sight. What runs out
-    of patience is aborted, on which every Python in it writes its stacks.
-    """
+    """Trials of the original until one fails; a hang is aborted, so that it writes its stacks."""
     if patience is not None:
         words = (
             subject.words if isinstance(subject.command, tuple) else ("bash", "-c", subject.text)

@@ -1,6 +1,4 @@
-"""The NaN example as a registered workload, with its axes declared in Python. The training itself
-is `train.py`.
-"""
+"""The NaN example (`train.py`) as a registered workload, with its axes declared in Python."""
 
 import math
 import time
