@@ -39,7 +39,7 @@ def test_a_command_that_is_not_there_did_not_reproduce_either(tmp_path: Path) ->
     assert done.json()["status"] == "did_not_reproduce"
     assert done.json()["why"].count("command not found") == 1
     page = aorta("report", done.json()["run_dir"], "--json", cwd=tmp_path).json()
-    assert page["answer"].startswith("The original could not be tried")
+    assert "could not be tried" in page["answer"]
 
 
 def test_stopped_before_the_copy_that_ships_was_tried_it_is_not_called_reduced(

@@ -98,6 +98,8 @@ WRITER = re.compile(
     r"|(?P<service>[\w.-]*[_-]\d+)\s+\| )"
 )
 _MESSAGE_KEYS = ("msg", "message", "event", "error", "err", "reason")
+_LOGFMT_LEVEL = re.compile(r"\b(?:level|lvl|severity)=(?i:error|fatal|critical|panic)\b")
+_LOGFMT_MESSAGE = re.compile(rf'\b(?:{"|".join(_MESSAGE_KEYS[::-1])})="([^"]+)"')
 _CODE_KEYS = ("code", "error_code", "errno")
 _TRACE_KEYS = ("exc_info", "exception", "traceback", "stack", "stack_trace", "stacktrace")
 
@@ -108,6 +110,8 @@ def lines_of(text: str) -> list[str]:
     for raw in re.split(r"[\r\n]+|\n", TERMINAL_SEQUENCE.sub("", text)):
         if raw.startswith("{") and raw.rstrip().endswith("}"):
             lines += _unfolded_json(raw)
+        elif _LOGFMT_LEVEL.search(raw) and (message := _LOGFMT_MESSAGE.search(raw)):
+            lines.append(f"ERROR: {message[1]}")
         elif HEADER in raw and "\\n" in raw:
             lines += raw.replace('\\"', '"').split("\\n")
         else:

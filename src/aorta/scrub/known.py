@@ -102,7 +102,7 @@ def _regular(expression: str, shown: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(expression)
     except re.error as wrong:
-        raise UsageError(f"scrub pattern {shown!r} is no regular expression: {wrong}") from None
+        raise UsageError(f"scrub pattern {shown!r} is not a regular expression: {wrong}") from None
     if pattern.match(""):
         raise UsageError(f"scrub pattern {shown!r} matches nothing at all; make it match some text")
     return pattern

@@ -353,6 +353,9 @@ def _silent(facts: Facts) -> FoundCause:
         words = "nothing in the evidence says why it ended"
         return FoundCause(FailureClass.UNKNOWN, Certainty.WEAK, "", words, None, unexplained=True)
     first = min(ended, key=lambda f: (f.ended_by_launcher, f.time or 0.0, f.rank))
+    if first.ended_by_launcher:  # for a reason that none of these ranks knows
+        words = "its launcher ended every rank that is known of"
+        return FoundCause(*first.meaning, "ended from outside", words, None)
     return FoundCause(*first.meaning, "ended from outside", first.words, first.rank)
 
 
