@@ -15,6 +15,30 @@ LOOKED_FOR = "logins in URLs, HTTP headers, cookies, command lines and pairs of 
 _login = partial(Rule, is_private=lambda value, _match: is_worth_hiding(value))
 _QUOTE = r"\\*[\"']"
 _PAIRS = r"auth|basic_?auth|http_?auth|\w*basicauth|\w*credentials?|creds|login|userpwd"
+_COMMANDS = _login(
+    r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
+    r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
+    r"|\bmc\s+(?:alias\s+set|config\s+host\s+add)\s+\S+\s+\S+\s+\S+\s+"
+    r"|\bsudo\s+-S\b[^\n]{0,200}?<<<\s*"
+    r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
+    r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
+    r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
+    r"|\bnet use (?:\S+\s+\S+\s+(?=\S+\s+/user:)|[^\n]{0,120}?/user:\S+\s+(?!/))"
+    r"|\boathtool\b[^\n]{0,80}?\s(?:-b|--base32)\s+"
+    r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhttps?\s[^\n]{0,200}?-a\s+(?=\S+:)"
+    r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])"
+    r"|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
+    r"|\bopenssl\b[^\n]{0,200}?(?:\bpass:|\s-k\s+)|\bssh-keygen\b[^\n]{0,200}?\s-N\s+)"
+    r"[\"']?(?P<value>[^\s\"']+)"
+    r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
+    r"(?P<key>(?=[\w.]*[0-9])[A-Za-z0-9_.\-]{12,})"
+    r"|\bConvertTo-SecureString\b[^\"'\n]{0,40}[\"'](?P<secure>[^\"'\n]+)"
+    r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
+    r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
+    r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
+    "oathtool|curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
+    "openssl|ssh-keygen|passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
+)
 _RULES = (
     # A password may hold a slash or an at-sign.
     _login(
@@ -46,30 +70,7 @@ _RULES = (
         "authorization|bearer|basic|auth plain|cookie",
         flags=re.IGNORECASE,
     ),
-    _login(
-        r"(?:\bcurl\b[^\n]{0,200}?\s(?:-u|--user|--proxy-user)[= ]*"
-        r"|\bldap\w+\b[^\n]{0,200}?\s-w\s*|\bsshpass\s+-p\s*|\blogin\s+\S+\s+(?:password|passwd)\s+"
-        r"|\bmc\s+(?:alias\s+set|config\s+host\s+add)\s+\S+\s+\S+\s+\S+\s+"
-        r"|\bsudo\s+-S\b[^\n]{0,200}?<<<\s*"
-        r"|\blogin\b[^\n]{0,200}?\s-p[= ]?\s*"
-        r"|\b(?:mysql\w*|mariadb[\w\-]*)\b[^\n]{0,200}?\s-p(?=[^\s\-])"
-        r"|\b(?:un)?zip\b[^\n]{0,200}?\s-P\s*|\b7z\w*\s[^\n]{0,200}?\s-p(?=[^\s\-])"
-        r"|\bnet use (?:\S+\s+\S+\s+(?=\S+\s+/user:)|[^\n]{0,120}?/user:\S+\s+(?!/))"
-        r"|\boathtool\b[^\n]{0,80}?\s(?:-b|--base32)\s+"
-        r"|\bredis-cli\b[^\n]{0,200}?\s-a\s+|\bhttps?\s[^\n]{0,200}?-a\s+(?=\S+:)"
-        r"|\b(?:add_user|change_password|net user)\s+\S+\s+(?=\S*[0-9])"
-        r"|\bhtpasswd\s+-(?:\w*n\w*|\w*b\w*\s+\S+)\s+\S+\s+"
-        r"|\bopenssl\b[^\n]{0,200}?(?:\bpass:|\s-k\s+)|\bssh-keygen\b[^\n]{0,200}?\s-N\s+)"
-        r"[\"']?(?P<value>[^\s\"']+)"
-        r"|\b(?:wandb|vault|hf|cli)\s+login\s+(?:--\S+\s+)*"
-        r"(?P<key>(?=[\w.]*[0-9])[A-Za-z0-9_.\-]{12,})"
-        r"|\bConvertTo-SecureString\b[^\"'\n]{0,40}[\"'](?P<secure>[^\"'\n]+)"
-        r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
-        r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
-        r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-        "oathtool|curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
-        "openssl|ssh-keygen|passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
-    ),
+    _COMMANDS,
     _login(
         rf"\b(?:{_PAIRS}|\w*authentication)"
         rf"[\"'\]]{{0,2}}\s*[=:]?\s*[(\[]\s*[bru]?{_QUOTE}[^\"'\n]*{_QUOTE}\s*,\s*"
@@ -143,11 +144,16 @@ _RULES = (
 
 
 # `['sshpass', '-p', '...']`, as Python prints a command.
-_BETWEEN_WORDS = re.compile(r"[\"'],\s[\"']")
+_WORD = r"(?:'[^'\n]{1,400}'|\"[^\"\n]{1,400}\")"
+_PRINTED_COMMAND = re.compile(rf"\[{_WORD}(?:, {_WORD})+\]")
+_BETWEEN_WORDS = re.compile(r"[\"'], [\"']")
 
 
 def logins_in(text: str) -> Iterator[SecretSpan]:
-    as_typed = _BETWEEN_WORDS.sub(" " * 4, text)
-    for each in (text, as_typed) if as_typed != text else (text,):
-        for one in _RULES:
-            yield from one.found_in(each)
+    for one in _RULES:
+        yield from one.found_in(text)
+    for printed in _PRINTED_COMMAND.finditer(text):
+        typed = _BETWEEN_WORDS.sub(" " * 4, printed[0])
+        for span in _COMMANDS.found_in(typed):
+            start, end = span.start + printed.start(), span.end + printed.start()
+            yield span._replace(start=start, end=end)
