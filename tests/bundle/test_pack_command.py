@@ -5,6 +5,7 @@ import gzip
 import html
 import json
 import re
+import shutil
 import signal
 import tarfile
 from pathlib import Path
@@ -332,6 +333,18 @@ def test_values_of_secret_variables_are_gone_however_the_program_printed_them(
     assert text.encode() not in log
 
 
+def test_a_bundle_without_the_program_says_logs_only(tmp_path: Path) -> None:
+    run = reduce_dir(tmp_path)
+    said = "logs only: the program that failed is not in it"
+    for expected in (False, True):
+        done = aorta("bundle", run, "--output", tmp_path / f"out-{expected}", "--no-check")
+        assert (said in done.stderr) is expected
+        packed_files = contents(Path(done.stdout.strip()))
+        ship = next(data for name, data in packed_files.items() if name.endswith("SHIP.md"))
+        assert (said in ship.decode()) is expected
+        shutil.rmtree(run / "shrunken", ignore_errors=True)
+
+
 def test_a_wrong_policy_is_refused_where_it_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text("scrubb: [x]\n")
     done = aorta(
@@ -406,10 +419,12 @@ def test_the_case_of_a_stopped_launch_is_packed_by_itself_too(tmp_path: Path) ->
         "SHIP.md",
         "aorta.yaml",
         "cycle_info.json",
+        "elsewhere.yaml",
         "env.json",
         "finding.json",
         "logs/rank_0.err",
         "logs/rank_0.out",
+        "workload/train.py",
     }
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,34 @@ def test_the_case_of_several_nodes_names_the_command_that_tells_the_node_from_th
     assert "if one guilty node fails always" in planned.stderr
 
 
+READS = """
+    name = "".join(["sha", "rd.txt"])
+    if "bad row" in open(os.path.join("data", name)).read() and int(sys.argv[2]) > 2:
+        raise ValueError("bad row in the shard")
+"""
+
+
+def test_a_case_runs_where_neither_the_script_nor_its_data_lie(site: Site, tmp_path: Path) -> None:
+    (site.folder / "data").mkdir()
+    (site.folder / "data" / "shard.txt").write_text("bad row\n")
+    (site.folder / "data" / "never-opened.txt").write_text("nobody reads this\n")
+    job = script(site.folder, READS)
+    end = site.run("--max-restarts", "1", str(job), "--steps", "8")
+    assert end.code in (1, 93), end
+    there = tmp_path / "elsewhere"
+    shutil.copytree(site.logs / "case", there)
+    shutil.rmtree(site.folder / "data")
+    job.unlink()
+    assert (there / "workload" / "data" / "shard.txt").is_file()
+    assert not (there / "workload" / "data" / "never-opened.txt").exists()
+    assert str(site.folder) not in (there / "elsewhere.yaml").read_text()
+    reduced = aorta(
+        "reduce", "--spec", "elsewhere.yaml", "--output", "reduced", "--json", cwd=there
+    )
+    assert reduced.exit_code == 0, reduced.stderr
+    assert json.loads(reduced.stdout)["axes"][0]["final"] == 3
+
+
 def drafted(
     tmp_path: Path,
     *arguments: str,
@@ -94,6 +123,7 @@ def drafted(
         ranks_per_node=options.torch.nproc_per_node,
         devices=None,
         hang_timeout=options.settings.hang_timeout_seconds,
+        opened=(),
     )
     text = draft_spec(request, tmp_path / "aorta.yaml")
     return read_spec(yaml.safe_load(text), file="aorta.yaml", base=tmp_path).content
@@ -161,3 +191,22 @@ def test_axes_are_the_numbers_the_script_reads_and_the_ranks(
     assert isinstance(command, str)
     words = '--lr \'it\'"\'"\'s 1\' --num-steps "$NUM_STEPS" --width="$WIDTH" --seed 7'
     assert command.endswith(words)
+
+
+@pytest.mark.parametrize(
+    ("word", "there"),
+    [
+        ("/work/train.py", "train.py"),
+        ("--data=/work/shards", "--data=shards"),
+        ("/work/a:/work/b", "a:b"),
+        ("/mnt/work/shards", "/mnt/work/shards"),
+        ("/work-2/shards", "/work-2/shards"),
+        ("../work/shards", "../work/shards"),
+    ],
+)
+def test_only_paths_below_the_working_directory_are_made_relative_to_it(
+    word: str, there: str
+) -> None:
+    from aorta.launch.case import inside
+
+    assert inside(Path("/work"), word) == there

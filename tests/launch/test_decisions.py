@@ -128,6 +128,19 @@ def test_a_verdict_that_comes_too_late_restarts_and_a_late_stop_is_logged_and_dr
     assert site.cycles() == ["cycle_0", "cycle_1"]
 
 
+def test_a_late_stop_ends_the_job_where_that_is_asked_for(site: Site) -> None:
+    job = script(site.folder, "print('attempt', attempt); time.sleep(600 * attempt); sys.exit(3)")
+    how = ("--ft-attribution-decision-timeout", "0.5", "--ft-attribution-late-stop")
+    with serving(Oracle(lambda _: answer("STOP", "no use"), delay=3.0)) as oracle:
+        ends = site.run_nodes(2, *asked(oracle, *how), str(job))
+    assert [end.code for end in ends] == [93, 93], ends
+    assert all("late: attribution decided STOP" in end.err for end in ends)
+    assert site.cycles() == ["cycle_0", "cycle_1"]
+    assert site.cycle(0)["decision"]["action"] == "STOP"
+    assert site.cycle(1)["ending"]["exit_code"] == 93
+    assert (site.logs / "case" / "aorta.yaml").is_file()
+
+
 def test_a_dry_run_is_not_stopped_by_the_limit_on_cycles_without_progress_either(
     site: Site,
 ) -> None:

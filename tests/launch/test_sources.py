@@ -95,6 +95,16 @@ def test_time_is_bounded_and_a_stop_that_comes_later_is_dropped(
     wait_until(lambda: told in caplog.text, told)
 
 
+def test_a_stop_that_comes_later_is_obeyed_where_that_is_asked_for() -> None:
+    late, heard = Blocked("STOP"), list[SourceVerdict]()
+    assert (
+        AttributionSources([late], "any").read(FAILED, 0.1, heard.append).action is Action.UNKNOWN
+    )
+    late.released.set()
+    wait_until(lambda: heard, "the late STOP")
+    assert heard[0].source == "says STOP"
+
+
 def answered(name: str) -> bool:
     return not any(thread.name == f"query-{name}" for thread in threading.enumerate())
 
@@ -107,8 +117,10 @@ def test_a_stop_behind_the_decision_is_not_called_late(
 ) -> None:
     """With `any` the job stops by the first one; with `all` it goes on against the second."""
     second = Blocked("STOP")
+    heard: list[SourceVerdict] = []
     sources = AttributionSources([Says(first), second], aggregation)
-    assert sources.read(FAILED, 2 * patience()).action is Action(decided)
+    assert sources.read(FAILED, 2 * patience(), heard.append).action is Action(decided)
     second.released.set()
     wait_until(lambda: answered(second.name), "its answer")
     assert "late STOP" not in caplog.text
+    assert not heard

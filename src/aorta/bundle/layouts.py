@@ -37,6 +37,7 @@ _TEXT_ENDINGS = words(
 )
 _LOG_ENDINGS = words(".log .out .err")
 _PROGRAMS = ("shrunken/*", "*/shrunken/*", "workload/*", "*/workload/*")
+LOGS_ONLY = "logs only: the program that failed is not in it; it can be read, and not run elsewhere"
 _EVERYWHERE = ("SHIP.md", "README.md", "report.html", "report.md", "result.json")
 
 
@@ -74,7 +75,7 @@ def is_log(path: str) -> bool:
 
 
 _names = str.split
-_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml")
+_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
 
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
@@ -127,8 +128,8 @@ LAYOUTS: tuple[Layout, ...] = (
             *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
             "cycle_*/cycle_info.json",
         ),
-        trees=_names("case/logs/* cycle_*/* logs/* rank_*"),
-        ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml"),
+        trees=_names("case/logs/* case/workload/* workload/* cycle_*/* logs/* rank_*"),
+        ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml *elsewhere.yaml"),
     ),
     Layout(
         verb="run",

@@ -29,7 +29,7 @@ from aorta.bundle.archive import (
     RefusedError,
     problem_with,
 )
-from aorta.bundle.layouts import read_policy
+from aorta.bundle.layouts import LOGS_ONLY, is_program, read_policy
 from aorta.bundle.source import (
     Member,
     RunSource,
@@ -300,6 +300,8 @@ def rehearsed(prepared: Prepared, checked: Checked | None) -> str:
 def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     layout, files = prepared.source.layout, prepared.files
     yield from (f"# {prepared.ticket}", "", f"A bundle made by `aorta {layout.verb}`.")
+    if not any(is_program(file.path) for file in files):
+        yield from ("", f"It is {LOGS_ONLY}.")
     if said := rehearsed(prepared, checked):
         yield from ("", said)
     yield from ("", "## Removed", "", *_removed(prepared), "")

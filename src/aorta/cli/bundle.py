@@ -233,6 +233,8 @@ def _agreed(prepared: "Prepared", checked: "Checked | None") -> bool:
 
 
 def _show_packed(report: "BundleReport") -> None:
+    from aorta.bundle.layouts import LOGS_ONLY, is_program
+
     manifest = report.manifest
     removed = ", ".join(f"{count} {group}" for group, count in manifest.scrubbed.items() if count)
     click.echo(str(report.path))
@@ -249,6 +251,8 @@ def _show_packed(report: "BundleReport") -> None:
     if raw:
         size = sum(file.bytes for file in raw) / 1e6
         say(f"{len(raw)} binary files ({size:.1f} MB) leave as they are, not scrubbed")
+    if not any(is_program(file.path) for file in manifest.files):
+        say(LOGS_ONLY)
     if report.checked is not None:
         say(f"unpacked elsewhere, the reproducer {_outcome(report.checked)}")
     say("Nothing was sent. Read SHIP.md inside, then ship the file yourself.")

@@ -244,6 +244,9 @@ class DecidingAgent(LocalElasticAgent):
         """Whether the cycle failed although the ranks here are well."""
         cycle = self._current()
         store = self._handler.job_store
+        late = self._handler.decider.late_ending(cycle.start)
+        if late is not None:
+            self.end_for_everybody(late)
         hang = cycle.hang_watch.found(self._running()) if cycle.hang_watch else None
         if hang is not None:
             words, cycle.hung_rank = hang

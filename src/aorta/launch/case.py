@@ -1,5 +1,6 @@
 """The case of a job that has stopped for good: the finding, the machine, the failing ranks' logs
-and an `aorta.yaml` whose oracle is this very failure.
+and an `aorta.yaml` whose oracle is this very failure; `workload/` holds the files that the job
+opened or names, and `elsewhere.yaml` runs them on another machine.
 
 `python -m aorta.launch.case` writes it after every agent knew the ending: no error in it changes
 the job's exit code.
@@ -26,6 +27,7 @@ from aorta.engine.rundir import write_json
 from aorta.executors.evidence import read_end
 from aorta.launch.records import CaseRequest, CycleDir, CycleEvidence
 from aorta.reduce.draft import pattern_for
+from aorta.reduce.files import needed_files
 from aorta.reduce.proposals import proposal_for
 
 _PROBE_WITHIN = 60.0  # seconds; usually a tenth of one
@@ -53,9 +55,21 @@ def write_case(request: CaseRequest) -> None:
     for piece in request.failed.evidence:
         _copy_logs(piece, fresh / "logs")
     write_whole(fresh / "aorta.yaml", draft_spec(request, case / "aorta.yaml"))
+    if _copy_workload(request, fresh / "workload"):
+        write_whole(fresh / "elsewhere.yaml", portable_spec(request))
     if case.exists():
         case.rename(log_dir / f"case_before_cycle_{start.first_cycle}")
     fresh.rename(case)
+
+
+def _copy_workload(request: CaseRequest, target: Path) -> bool:
+    """What the job opened or names of its working directory; False: nothing, or too much."""
+    for opened in (request.opened, ()):
+        files = needed_files(Path.cwd(), request.command, None, [request.log_dir], opened)
+        if files.names and not files.left_out:
+            files.copy_to(target)
+            return True
+    return False
 
 
 def _write_machine(file: Path) -> None:
@@ -95,7 +109,7 @@ def _copy_logs(piece: CycleEvidence, folder: Path) -> None:
 _HEADER = """\
 # Drafted from {cycle_id}: {reason}
 # Next:  aorta reduce --spec {file} --output reduce
-{isolate}# Axes are what may shrink: whole numbers on the command line, variables that the
+{hint}# Axes are what may shrink: whole numbers on the command line, variables that the
 # script reads, the number of ranks. Add what you know.
 """
 _HISTORY = 3  # cycles whose logs weigh in
@@ -105,27 +119,46 @@ _STARTED_BY_SLURM = (
 
 
 def draft_spec(request: CaseRequest, file: Path) -> str:
+    """For this machine."""
+    cwd = os.path.relpath(Path.cwd(), file.absolute().parent)
+    isolating = isolate_command(request)
+    hint = f"# Is it one of the nodes?  {isolating}\n" if isolating else ""
+    return _spec(request, file, interpreter(), request.command, cwd, hint)
+
+
+def portable_spec(request: CaseRequest) -> str:
+    """The same failure in the folder `workload` beside the file, with its user's Python."""
+    command = [inside(Path.cwd(), word) for word in request.command]
+    hint = "# Its files are in the folder workload beside this file.\n"
+    return _spec(request, Path("elsewhere.yaml"), "python3", command, "workload", hint)
+
+
+def inside(folder: Path, word: str) -> str:
+    """The word with paths below `folder` made relative; longer names are other paths."""
+    return re.sub(rf"(?<![\w./~-]){re.escape(str(folder))}/", "", word)
+
+
+def _spec(
+    request: CaseRequest, file: Path, python: str, command: Sequence[str], cwd: str, hint: str
+) -> str:
     """Under plain torchrun: a reproducer must not restart what it reproduces."""
-    python = interpreter()
-    command = [python if word == sys.executable else word for word in request.command]
+    command = [python if word == sys.executable else word for word in command]
     ranks = sum(len(piece.ranks) for piece in request.failed.evidence)
     ranks = ranks or request.ranks_per_node
     if request.devices is not None:
         ranks = min(ranks, request.devices)
     proposal = proposal_for(_under_torchrun(python, command, ranks), Path.cwd())
     one_rank = {"name": "ranks", "kind": "world_size", "initial": 1, "floor": 1}
-    cwd = os.path.relpath(Path.cwd(), file.absolute().parent)
     spec = {
         "workload": {"command": proposal.command, "cwd": cwd},
         "oracle": _oracle(request),
         "axes": [dict(axis) for axis in proposal.axes] or [one_rank],
     }
-    isolating = isolate_command(request)
     header = _HEADER.format(
         cycle_id=request.failed.start.cycle_id,
         reason=" ".join(request.ruling.verdict.reason.split()),
         file=shlex.quote(str(file)),
-        isolate=f"# Is it one of the nodes?  {isolating}\n" if isolating else "",
+        hint=hint,
     )
     return header + yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=1000)
 

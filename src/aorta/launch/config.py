@@ -56,6 +56,10 @@ class AttributionConfig(StrictModel):
         description="How long the leader waits for the verdict before it restarts (10).",
     )
     dry_run: bool = Field(default=False, description="Decide and log, but never stop the job.")
+    late_stop: bool = Field(
+        default=False,
+        description="Obey a STOP that comes after the restart, while the next cycle runs.",
+    )
     aggregation: Aggregation = Field(
         default="any",
         description="any: one STOP stops the job. all: every source that has an opinion must say "

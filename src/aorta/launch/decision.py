@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ log = logging.getLogger(__name__)
 
 _REMEMBERED = 50  # failed cycles
 _TOKEN = "AORTA_ATTRSVC_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+LateStop = Callable[[SourceVerdict], None]
 _NO_ANSWER = SourceVerdict(Action.UNKNOWN, "no source answered in time", source="default")
 
 
@@ -71,14 +73,15 @@ class AttributionSources:
         for thread in self._triggers:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def read(self, failed: FailedCycle, timeout: float) -> SourceVerdict:
-        """The verdict as soon as it is certain, at the latest after `timeout` seconds."""
+    def read(
+        self, failed: FailedCycle, timeout: float, late_stop: LateStop | None = None
+    ) -> SourceVerdict:
+        """The verdict, at the latest after `timeout` seconds; a later STOP goes to `late_stop`."""
         deadline = time.monotonic() + timeout
         arriving: _Answers = queue.SimpleQueue()
-        too_late = threading.Event()  # the job goes on without who has not answered
         for source in self._sources:
-            what = (source, failed, arriving, too_late)
-            threading.Thread(None, _query, f"query-{source.name}", what, daemon=True).start()
+            name = f"query-{source.name}"
+            threading.Thread(None, _query, name, (source, failed, arriving), daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
         while missing and not self._is_certain(answers):
@@ -89,9 +92,20 @@ class AttributionSources:
             missing -= 1
             answers += [answer] if answer is not None else []
         decided = self._verdict(answers)
-        if decided.action is not Action.STOP and time.monotonic() >= deadline:
-            too_late.set()
+        if missing and decided.action is not Action.STOP and time.monotonic() >= deadline:
+            rest = (arriving, missing, answers, late_stop or partial(_drop, failed))
+            threading.Thread(target=self._hear_the_rest, args=rest, daemon=True).start()
         return decided
+
+    def _hear_the_rest(
+        self, arriving: "_Answers", missing: int, answers: list[SourceVerdict], late_stop: LateStop
+    ) -> None:
+        """Of sources that answer after the decision, a STOP that would have been the verdict."""
+        late = (arriving.get() for _ in range(missing))
+        for answer in (answer for answer in late if answer is not None):
+            answers.append(answer)
+            if answer.action is self._verdict(answers).action is Action.STOP:
+                late_stop(answer)
 
     def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
         decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
@@ -110,20 +124,19 @@ class AttributionSources:
 _Answers = queue.SimpleQueue[SourceVerdict | None]
 
 
-def _query(
-    source: DecisionSource, failed: FailedCycle, arriving: _Answers, too_late: threading.Event
-) -> None:
-    verdict, cycle = None, failed.start.cycle_id
+def _query(source: DecisionSource, failed: FailedCycle, arriving: _Answers) -> None:
+    verdict = None
     try:
         verdict = source.read(failed)
     except (SourceError, OSError) as wrong:
-        log.warning("no answer from %s for cycle %s: %s", source.name, cycle, wrong)
+        log.warning("no answer from %s for cycle %s: %s", source.name, failed.start.cycle_id, wrong)
     finally:  # a source that breaks keeps nobody waiting
-        is_late = too_late.is_set()
         arriving.put(verdict)
-    if is_late and verdict is not None and verdict.action is Action.STOP:
-        said = "late STOP from %s for cycle %s is dropped, the job goes on: %s"
-        log.warning(said, source.name, cycle, verdict.reason)
+
+
+def _drop(failed: FailedCycle, late: SourceVerdict) -> None:
+    what = "late STOP from %s for cycle %s is dropped (--ft-attribution-late-stop obeys it): %s"
+    log.warning(what, late.source, failed.start.cycle_id, late.reason)
 
 
 def _send(source: DecisionSource, known: Callable[[], FailedCycle]) -> None:
@@ -146,6 +159,7 @@ class LeaderDecides:
     log_dir: LogDir
     # The cycle that ended the job, and why, on the agent that decided.
     last: tuple[FailedCycle, Ruling] | None = None
+    _late: tuple[FailedCycle, Ruling] | None = None  # a STOP that came after the decision
 
     def outcome(
         self, store: JobStore, round_number: int, nodes: tuple[str, ...], lost: tuple[str, ...]
@@ -185,6 +199,14 @@ class LeaderDecides:
         assert ending is not None, "a cycle without restarts left always ends the job"
         return ending
 
+    def late_ending(self, start: CycleStart) -> JobEnding | None:
+        """Of the running cycle, where a STOP came late for the one before it."""
+        if self._late is None or self._late[0].start.cycle != start.cycle - 1:
+            return None
+        self.last = failed, ruling = self._late
+        write_cycle_info(self.log_dir, failed.start, failed.evidence, ruling, lost=failed.lost)
+        return ruling.ending
+
     def _first(self, store: JobStore, nodes: tuple[str, ...]) -> CycleStart:
         """Of this submission alone: a service must not mix up two of one name."""
         job_id = f"{self.job_id}-{store.mint(uuid.uuid4().hex[:8])}"
@@ -210,7 +232,16 @@ class LeaderDecides:
         failed = FailedCycle(start, store.evidence(start), lost)
         began = time.monotonic()
         attribution = self.settings.attribution
-        verdict = self.sources.read(failed, attribution.decision_timeout_seconds).blaming(lost)
+
+        def stop_late(verdict: SourceVerdict) -> None:
+            reason = self._stop_reason(start, verdict, JobProgress())
+            ending = JobEnding(Exit.STOP, f"late: {reason}")
+            elapsed_ms = round((time.monotonic() - began) * 1000)
+            self._late = failed, Ruling(verdict.blaming(lost), elapsed_ms, ending=ending)
+
+        late = stop_late if attribution.late_stop and not attribution.dry_run else None
+        verdict = self.sources.read(failed, attribution.decision_timeout_seconds, late)
+        verdict = verdict.blaming(lost)
         lived = (failed.ended or time.time()) - start.started
         so_far = progress(start, failed.evidence, verdict, lived)
         ending = known or self._ending(start, verdict, so_far, store.failure_of(start.cycle) or "")

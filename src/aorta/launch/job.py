@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from torch.distributed.elastic.multiprocessing.errors import (
 
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
+from aorta.executors.process_tree import watch_opened
 from aorta.launch.agent import (
     DecidingAgent,
     raise_on_signals,
@@ -40,6 +41,7 @@ from aorta.launch.store import StoreLostError, connect
 log = logging.getLogger(__name__)
 
 _EXEC_WORKER = Path(__file__).with_name("exec_worker.py")
+_FOLDERS_WATCHED = 256  # walking through more would be felt at the start
 _CASE_WITHIN = 300.0  # seconds; usually one
 _LEAVE_WITHIN = 1.5  # seconds for telling the others; a store that is silent is not waited for
 
@@ -49,7 +51,9 @@ def launch(arguments: Sequence[str]) -> int:
     options = parse(arguments)
     try:
         raise_on_signals(_heard(signals_to_handle(options.torch)))
-        return _Launch(options, LogDir(_log_dir(options.log_dir))).run()
+        job = _Launch(options, LogDir(_log_dir(options.log_dir)))
+        with watch_opened(Path(), _FOLDERS_WATCHED) as opened:
+            return job.run(opened)
     except SignalException as interrupted:
         log.warning("stopped by %s", interrupted.sigval.name)
         return 128 + interrupted.sigval
@@ -75,8 +79,8 @@ class _Launch:
         )
         self._agent = _agent(options, self._rendezvous, self._sources, log_dir)
 
-    def run(self) -> int:
-        """Until the job has ended; returns its exit code."""
+    def run(self, opened: Collection[str]) -> int:
+        """Until the job has ended; returns its exit code. `opened`: files that it opens."""
         agent = self._agent
         try:
             result = agent.run()
@@ -84,7 +88,7 @@ class _Launch:
             assert ending is not None, "an agent returns only after the job has ended"
             level = logging.INFO if ending.exit_code == Exit.OK else logging.ERROR
             log.log(level, "%s", ending.reason)
-            self._take_leave()
+            self._take_leave(opened)
         except SignalException as interrupted:
             why = f"stopped by {interrupted.sigval.name}"
             agent.record_interruption(JobEnding(128 + interrupted.sigval, why))
@@ -108,13 +112,13 @@ class _Launch:
             _report(_name_of(self._options), result.failures)
         return ending.exit_code
 
-    def _take_leave(self) -> None:
+    def _take_leave(self, opened: Collection[str]) -> None:
         """Tell what is left to tell. The ending is known, so a lost store changes nothing."""
         self._agent.finish_triggers()
         with suppress(StoreLostError):
             self._rendezvous.job_store.left(more=1)
         if self._decider.last is not None:
-            _write_case(self._log_dir.path, *self._decider.last, self._options)
+            _write_case(self._log_dir.path, *self._decider.last, self._options, opened)
         with suppress(StoreLostError):
             self._rendezvous.linger()
 
@@ -150,7 +154,9 @@ def _report(name: str, failures: dict[int, ProcessFailure]) -> None:
             get_error_handler().dump_error_file(first.error_file, first.exitcode)
 
 
-def _write_case(log_dir: Path, failed: FailedCycle, ruling: Ruling, options: Options) -> None:
+def _write_case(
+    log_dir: Path, failed: FailedCycle, ruling: Ruling, options: Options, opened: Collection[str]
+) -> None:
     """By the agent that decided, in a process of its own: it changes not how the job ends."""
     request = CaseRequest(
         log_dir=log_dir,
@@ -160,6 +166,7 @@ def _write_case(log_dir: Path, failed: FailedCycle, ruling: Ruling, options: Opt
         ranks_per_node=options.torch.nproc_per_node,
         devices=torch.cuda.device_count() if torch.cuda.is_available() else None,
         hang_timeout=options.settings.hang_timeout_seconds,
+        opened=tuple(sorted(opened)),
     )
     program = (sys.executable, "-P", "-m", "aorta.launch.case")
     words = pickle.dumps(request)

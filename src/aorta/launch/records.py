@@ -244,6 +244,7 @@ class CaseRequest:
     ranks_per_node: int
     devices: int | None  # of this machine; None where it has no GPU
     hang_timeout: float | None
+    opened: tuple[str, ...]  # files of the working directory that the job opened
 
 
 class SourceError(Exception):

@@ -69,7 +69,7 @@ class DecidingRendezvous(RendezvousHandler):
         self.job_store = job_store
         self.start: CycleStart | None = None
         self._meeting = meeting
-        self._decider = decider
+        self.decider = decider
         self._decision_timeout = decision_timeout
         identity = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.node = Node(
@@ -136,7 +136,7 @@ class DecidingRendezvous(RendezvousHandler):
                     break
                 time.sleep(_CLOSER_LOOKS)
                 lost = self._beats.silent(self.members)
-            return self.end(self._decider.final(self.job_store, start, self._lost_of(lost)))
+            return self.end(self.decider.final(self.job_store, start, self._lost_of(lost)))
         self.job_store.expect_ending(self._decision_timeout + _LEADER_GRACE)
         ending = self.job_store.ending()
         if ending is not None:
@@ -264,7 +264,7 @@ class DecidingRendezvous(RendezvousHandler):
         reason = f"{short} after cycle {self.start.cycle_id} failed"
         reason += f": {lost} was lost and no other node took its place" if lost else ""
         ending = JobEnding(Exit.INFRASTRUCTURE, reason)
-        raise JobEndedError(self.end(self._decider.final(self.job_store, self.start, gone, ending)))
+        raise JobEndedError(self.end(self.decider.final(self.job_store, self.start, gone, ending)))
 
     def _lost_of(self, absent: Collection[Node]) -> tuple[str, ...]:
         """Addresses of these, without agents that said why they leave."""
@@ -280,9 +280,7 @@ class DecidingRendezvous(RendezvousHandler):
     def _lead(self) -> CycleStart | JobEnding:
         addresses = tuple(node.address for node in self.members)
         ending = self.job_store.ending()
-        decided = ending or self._decider.outcome(
-            self.job_store, self._round, addresses, self._lost
-        )
+        decided = ending or self.decider.outcome(self.job_store, self._round, addresses, self._lost)
         if isinstance(decided, JobEnding):
             return self.job_store.decide_round(self._round, self.end(decided))
         start = replace(decided, master=self._worker_store.renew())
