@@ -4,6 +4,7 @@ way, alone, in an empty directory.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from aorta.core.trial import Verdict
+from aorta.reduce import source
 from aorta.reduce.source.passes import never_executed, parts_left_out
 from aorta.reduce.source.program import (
     Program,
@@ -22,6 +24,7 @@ from aorta.reduce.source.program import (
     UserModule,
     candidates,
     must_hold,
+    read_facts,
 )
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import tidy
@@ -733,3 +736,43 @@ def test_a_store_that_never_ran_does_not_have_to_stay() -> None:
     frame = UserFrame("repro.py", "<module>", 6, {}, position=[6, 6, 0, 10])
     facts = TraceFacts(lines={"repro.py": frozenset({1, 4, 5, 6})}, frames=(frame,))
     assert must_hold(Program(text, facts)).kept == ("table['a'] = 1",)
+
+
+TRACED = """\
+import threading
+class Rows:
+    def __init__(self, count):
+        self.count = count
+    def each(self):
+        for row in range(self.count):
+            if row > 9:
+                print(row)
+            yield row
+    def __repr__(self):
+        return "only looked at"
+def work(rows):
+    print(len(list(rows.each())))
+thread = threading.Thread(target=work, args=(Rows(3),))
+thread.start()
+thread.join()
+[].pop()
+"""
+
+
+@pytest.mark.parametrize("python", [sys.executable, "python3.9", "python3.12", "python3.13"])
+def test_the_lines_that_ran_are_seen_by_each_way_to_trace(python: str, tmp_path: Path) -> None:
+    """`sys.monitoring` from Python 3.12 on, `sys.settrace` before."""
+    found = shutil.which(python)
+    if not found or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip(f"no {python} here")
+    lay(tmp_path, {"train.py": TRACED})
+    variables = {
+        "AORTA_TRIAL_DIR": str(tmp_path),
+        "AORTA_SOURCE_FACTS": "facts.jsonl",
+        "AORTA_SOURCE_ROOT": ".",
+        "PYTHONPATH": str(Path(source.__file__).parent / "hook"),
+    }
+    subprocess.run([found, "train.py"], cwd=tmp_path, env=environ(variables), check=False)
+    facts = read_facts(tmp_path / "facts.jsonl")
+    assert sorted(facts.executed) == [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 13, 14, 15, 16, 17]
+    assert facts.message == "pop from empty list"
