@@ -16,8 +16,10 @@ import pytest
 
 from aorta.core.trial import Verdict
 from aorta.reduce import source
+from aorta.reduce.source.calls import calls_inlined
 from aorta.reduce.source.passes import never_executed, parts_left_out
 from aorta.reduce.source.program import (
+    Pass,
     Program,
     TraceFacts,
     UserFrame,
@@ -702,8 +704,8 @@ def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> 
     assert "expected such as: python train.py" in done.stderr
 
 
-def candidates_of(text: str) -> set[str]:
-    edits = parts_left_out(Program(text, TraceFacts()))
+def candidates_of(text: str, step: Pass = parts_left_out, *frames: UserFrame) -> set[str]:
+    edits = step(Program(text, TraceFacts(frames=frames)))
     return {made for _, make in edits if (made := make()) is not None}
 
 
@@ -719,6 +721,60 @@ def test_a_return_that_never_ran_keeps_its_entries() -> None:
     found = candidates_of(text)
     assert any("read([], 1)" in made for made in found)
     assert all("[a, b]" in made for made in found)
+
+
+def test_a_function_that_is_called_once_becomes_statements_of_its_caller() -> None:
+    """Its variables are called otherwise where the caller has such names; what it returns stays."""
+    text = """\
+def scaled(row, by=2):
+    total = sum(row)
+    return total * by
+total = 1
+rows = [1, 2]
+print(scaled(rows), total)
+"""
+    assert candidates_of(text, calls_inlined) == {
+        """\
+total = 1
+rows = [1, 2]
+by = 2
+scaled_total = sum(rows)
+scaled_result = scaled_total * by
+print(scaled_result, total)
+"""
+    }
+
+
+def test_of_methods_of_one_name_the_one_that_failed_becomes_statements() -> None:
+    text = """\
+class First:
+    def step(self, row):
+        return row
+class Second:
+    def step(self, row):
+        self.rows[row]
+        return row
+def run(model, row):
+    row = First().step(row)
+    row = model.step(row)
+run(Second(), 3)
+"""
+    caller = UserFrame("train.py", "run", 10, position=(10, 10, 10, 25))
+    found = candidates_of(text, calls_inlined, caller, UserFrame("train.py", "step", 6))
+    assert any("    model.rows[row]\n    row = row\nrun(Second" in made for made in found)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def read(row):\n    if row:\n        return 1\n    return row",
+        "def read(row):\n    yield row",
+        "def read(*row):\n    return row",
+        "@cached\ndef read(row):\n    return row",
+    ],
+)
+def test_a_function_that_is_not_plain_stays_one(function: str) -> None:
+    assert not candidates_of(f"{function}\nread(1)\n", calls_inlined)
 
 
 def test_annotations_go_but_for_fields_of_a_class() -> None:

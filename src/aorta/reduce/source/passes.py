@@ -3,12 +3,13 @@ the biggest saving first.
 """
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, wraps
 from itertools import islice
 
 from aorta.reduce.source.inline import prune
-from aorta.reduce.source.program import Edit, Pass, Program, UserFrame
+from aorta.reduce.source.program import OF_A_CONFIGURATION, Edit, Pass, Program, UserFrame
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     all_blocks,
@@ -201,7 +202,32 @@ def _shortened(text: str, number: int, name: str, out: Sequence[int]) -> str:
     return tidy(written(tree))
 
 
-# -- from inside
+# -- with values that were seen
+
+
+def configurations_as_seen(program: Program) -> Iterator[Edit]:
+    return _as_seen(program, OF_A_CONFIGURATION)
+
+
+def values_as_seen(program: Program) -> Iterator[Edit]:
+    return _as_seen(program, ("",))
+
+
+def _as_seen(program: Program, prefixes: tuple[str, ...]) -> Iterator[Edit]:
+    """What a call was seen to give a variable of a function on the stack, in the call's place."""
+    numbers = {id(node): number for number, node in enumerate(statements(program.tree))}
+    for frame in program.facts.frames:
+        scope = function_at(program.tree, frame.function, frame.line) or program.tree
+        stored = Counter(name for node in statements(scope) for name in defined_by(node))
+        for node in statements(scope):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call()):
+                    value = frame.values.get(name, "")
+                    may_stand = program.may_stand(value) and value.startswith(prefixes)
+                    if value and may_stand and stored[name] == 1:
+                        seen = ast.parse(f"{name} = {value}").body
+                        make = partial(_replaced, program.text, numbers[id(node)], seen)
+                        yield ast.unparse(node), make
 
 
 def from_inside(program: Program) -> Iterator[Edit]:
