@@ -17,7 +17,14 @@ import pytest
 from aorta.core.trial import Verdict
 from aorta.reduce import source
 from aorta.reduce.source.calls import calls_inlined
-from aorta.reduce.source.passes import never_executed, parts_left_out
+from aorta.reduce.source.passes import (
+    configurations_as_seen,
+    integers_smaller,
+    modules_as_identity,
+    never_executed,
+    parts_left_out,
+    values_as_seen,
+)
 from aorta.reduce.source.program import (
     Pass,
     Program,
@@ -739,8 +746,7 @@ total = 1
 rows = [1, 2]
 by = 2
 scaled_total = sum(rows)
-scaled_result = scaled_total * by
-print(scaled_result, total)
+print(scaled_total * by, total)
 """
     }
 
@@ -775,6 +781,39 @@ run(Second(), 3)
 )
 def test_a_function_that_is_not_plain_stays_one(function: str) -> None:
     assert not candidates_of(f"{function}\nread(1)\n", calls_inlined)
+
+
+def test_a_large_integer_becomes_two_or_its_half() -> None:
+    assert candidates_of("rows = [0] * 100\n", integers_smaller) == {
+        "rows = [0] * 2\n",
+        "rows = [0] * 50\n",
+    }
+
+
+def test_a_module_of_torchs_or_of_the_users_becomes_one_that_does_nothing() -> None:
+    text = """\
+import torch
+class Norm(torch.nn.Module):
+    pass
+layers = [torch.nn.Linear(2, 3), Norm(), torch.nn.Identity()]
+"""
+    found = candidates_of(text, modules_as_identity)
+    kept = {made.splitlines()[-1] for made in found}
+    nothing = "torch.nn.Identity()"
+    assert kept == {
+        f"layers = [{nothing}, Norm(), {nothing}]",
+        f"layers = [torch.nn.Linear(2, 3), {nothing}, {nothing}]",
+    }
+
+
+def test_a_configuration_stands_as_it_was_and_another_value_only_in_a_long_program() -> None:
+    text = "config = read()\nrows = load(config)\nrows[config.at]\n"
+    seen = {"config": "types.SimpleNamespace(at=3)", "rows": "[1, 2]"}
+    frame = UserFrame("train.py", "<module>", 3, seen)
+    (as_it_was,) = candidates_of(text, configurations_as_seen, frame)
+    assert "config = types.SimpleNamespace(at=3)\nrows = load(config)" in as_it_was
+    found = candidates_of(text, values_as_seen, frame)
+    assert any("config = read()\nrows = [1, 2]" in made for made in found)
 
 
 def test_annotations_go_but_for_fields_of_a_class() -> None:

@@ -21,8 +21,6 @@ from aorta.reduce.source.tree import (
     yields,
 )
 
-_Called = tuple[ast.Call, ast.FunctionDef]
-
 
 def calls_inlined(program: Program) -> Iterator[Edit]:
     """The statement that calls a function by what the function does, the innermost call first."""
@@ -32,32 +30,23 @@ def calls_inlined(program: Program) -> Iterator[Edit]:
         yield f"{function.name} {ast.unparse(call)}", make
 
 
-def _on_the_stack(program: Program) -> Iterator[_Called]:
+def _on_the_stack(program: Program) -> Iterator[tuple[ast.Call, ast.FunctionDef]]:
     calls = [node for node in ast.walk(program.tree) if isinstance(node, ast.Call)]
     for caller, callee in reversed(list(pairwise(program.facts.frames))):
         function = function_at(program.tree, callee.function, callee.line)
-        if not isinstance(function, ast.FunctionDef):
-            continue
         for call in calls:
             is_named = is_in(call, caller.line) and tail(call.func) == callee.function
-            if place_of(call) == tuple(caller.position) if caller.position else is_named:
+            is_there = place_of(call) == tuple(caller.position) if caller.position else is_named
+            if is_there and isinstance(function, ast.FunctionDef):
                 yield call, function
 
 
-def _called_once(tree: ast.Module) -> Iterator[_Called]:
-    """A method by its attribute, another function by its name."""
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    methods = {id(node) for owner in classes for node in owner.body}
+def _called_once(tree: ast.Module) -> list[tuple[ast.Call, ast.FunctionDef]]:
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    named = [n for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute))]
-    count = Counter((isinstance(node, ast.Attribute), tail(node)) for node in named)
-    count.update((id(node) in methods, node.name) for node in functions)
-    once = {key: node for node in functions if count[key := (id(node) in methods, node.name)] == 2}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            function = once.get((isinstance(node.func, ast.Attribute), tail(node.func)))
-            if function is not None:
-                yield node, function
+    count = Counter([*(tail(call.func) for call in calls), *(one.name for one in functions)])
+    once = {function.name: function for function in functions if count[function.name] == 2}
+    return [(call, once[tail(call.func)]) for call in calls if tail(call.func) in once]
 
 
 def _inlined(text: str, call_number: int, function_number: int) -> str | None:
@@ -68,28 +57,24 @@ def _inlined(text: str, call_number: int, function_number: int) -> str | None:
     assert isinstance(function, ast.FunctionDef)
     caller = [n for n in statements(tree) if call in ast.walk(n)][-1]
     scopes = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and caller in ast.walk(n)]
-    taken = _names_in(scopes[-1] if scopes else tree)
+    scope = scopes[-1] if scopes else tree
+    taken = {node.id for node in own_nodes(scope) if isinstance(node, ast.Name)}
+    taken = taken.union(*map(defined_by, scope.body))
+    taken |= {node.arg for node in own_nodes(scope) if isinstance(node, ast.arg)}
     if isinstance(caller, ast.Assign):
         taken -= defined_by(caller) - used_by(caller)
     body = _body_for(call, function, taken)
     if body is None or function in scopes or isinstance(caller, ast.While):
         return None
-    returned: ast.expr = ast.Constant(None)
-    if isinstance(last := body[-1], ast.Return):
-        returned = last.value or returned
-        body.remove(last)
-    if getattr(caller, "value", None) is not call and not isinstance(returned, ast.Name):
-        # What fails in an expression fails in the same one.
-        result = f"{function.name}_result"
-        body.append(ast.Assign([ast.Name(result, ast.Store())], returned))
-        returned = ast.Name(result, ast.Load())
-    replace_statement(tree, caller, [*body, _Replaced({}, call, returned).visit(caller)])
+    last = body.pop() if isinstance(body[-1], ast.Return) else ast.Return()
+    result = getattr(last, "value", None) or ast.Constant(None)
+    replace_statement(tree, caller, [*body, _Replaced({}, call, result).visit(caller)])
     return as_text(tree.body)
 
 
 def _body_for(call: ast.Call, function: ast.FunctionDef, taken: set[str]) -> list[ast.stmt] | None:
     """What the function does with these arguments; None where that is not plain. Its variables are
-    called otherwise where the caller has such a name.
+    called otherwise where they are in `taken`.
     """
     values = _arguments(call, function)
     returns = [node for node in own_nodes(function) if isinstance(node, ast.Return)]
@@ -108,8 +93,7 @@ def _body_for(call: ast.Call, function: ast.FunctionDef, taken: set[str]) -> lis
         for name, value in values.items()
         if name not in same and names.get(name) is not value
     ]
-    replaced = _Replaced(names)
-    return [*bound, *(replaced.visit(node) for node in function.body)]
+    return [*bound, *map(_Replaced(names).visit, function.body)]
 
 
 def _arguments(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr] | None:
@@ -120,38 +104,26 @@ def _arguments(call: ast.Call, function: ast.FunctionDef) -> dict[str, ast.expr]
         if isinstance(owner, ast.Attribute) and owner.attr == function.name:
             owner = owner.value
         given.insert(0, owner)
-    names = [one.arg for one in (*taken.args, *taken.kwonlyargs)]
-    values = dict(zip(names[len(taken.args) - len(taken.defaults) :], taken.defaults, strict=False))
-    pairs = zip(taken.kwonlyargs, taken.kw_defaults, strict=True)
-    values |= {one.arg: default for one, default in pairs if default is not None}
+    names = [one.arg for one in taken.args]
+    values = dict(zip(reversed(names), reversed(taken.defaults), strict=False))
     values |= dict(zip(names, given, strict=False))
     values |= {str(keyword.arg): keyword.value for keyword in call.keywords}
-    is_plain = not (taken.vararg or taken.kwarg or taken.posonlyargs)
+    is_plain = not (taken.vararg or taken.kwarg or taken.posonlyargs or taken.kwonlyargs)
     is_plain = is_plain and not any(isinstance(one, ast.Starred) for one in given)
-    if not is_plain or set(values) != set(names) or len(given) > len(taken.args):
+    if not is_plain or set(values) != set(names) or len(given) > len(names):
         return None
     return {name: values[name] for name in names}
 
 
-def _names_in(scope: ast.Module | ast.FunctionDef) -> set[str]:
-    names = {node.id for node in own_nodes(scope) if isinstance(node, ast.Name)}
-    names |= {node.arg for node in own_nodes(scope) if isinstance(node, ast.arg)}
-    return names.union(*map(defined_by, scope.body))
-
-
 class _Replaced(ast.NodeTransformer):
-    """Names, and one call, by expressions."""
+    """Names, and a call, by expressions."""
 
-    def __init__(
-        self,
-        names: Mapping[str, ast.expr],
-        call: ast.Call | None = None,
-        value: ast.expr | None = None,
-    ) -> None:
-        self.names, self.call, self.value = names, call, value
+    def __init__(self, names: Mapping[str, ast.expr], *call_and_value: ast.expr) -> None:
+        self.names, self.call_and_value = names, call_and_value
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return self.names.get(node.id, node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        return self.value if node is self.call and self.value else self.generic_visit(node)
+        is_replaced = node in self.call_and_value
+        return self.call_and_value[1] if is_replaced else self.generic_visit(node)

@@ -12,6 +12,8 @@ from aorta.reduce.source.passes import (
     files_as_texts,
     from_inside,
     in_one_process,
+    integers_smaller,
+    modules_as_identity,
     never_executed,
     parts_left_out,
     results_left_out,
@@ -43,7 +45,7 @@ ROUNDS: tuple[tuple[int, tuple[Pass, ...]], ...] = (
     (LONG, (from_inside,)),
     (0, (*_SMALL, parts_left_out)),
     (SHORT, (from_inside, values_as_seen, *_SMALL)),
-    (0, (*_SMALL, parts_left_out)),
+    (0, (*_SMALL, parts_left_out, modules_as_identity, integers_smaller)),
 )
 
 
