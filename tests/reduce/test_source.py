@@ -784,9 +784,9 @@ def test_a_function_that_is_not_plain_stays_one(function: str) -> None:
 
 
 def test_a_large_integer_becomes_two_or_its_half() -> None:
-    assert candidates_of("rows = [0] * 100\n", integers_smaller) == {
-        "rows = [0] * 2\n",
-        "rows = [0] * 50\n",
+    assert candidates_of("rows = [8] * 100\n", integers_smaller) == {
+        "rows = [8] * 2\n",
+        "rows = [8] * 50\n",
     }
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from aorta.reduce.source.inline import prune
-from aorta.reduce.source.program import OF_A_CONFIGURATION, Edit, Pass, Program, UserFrame
+from aorta.reduce.source.program import Edit, Pass, Program, UserFrame
 from aorta.reduce.source.tree import (
     DEFINITIONS,
     all_blocks,
@@ -35,6 +35,7 @@ from aorta.reduce.source.tree import (
 )
 
 _MOST_RUNS = 20  # of one list
+_LARGE = 100  # a smaller number may be the one that another does not fit
 _OF_WORKERS = {"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn"}
 _TYPES = {"dtype", "device"}  # may be what is wrong
 _SAYS = {"print", "debug", "info", "warning", "basicConfig", "flush"}
@@ -207,10 +208,10 @@ def _free_nodes(program: Program) -> list[tuple[int, ast.AST]]:
 
 
 def integers_smaller(program: Program) -> Iterator[Edit]:
-    """Each by two, else by its half, and so on down. A size of one would fit any other."""
+    """Each large one by two, else by its half, and so on down. A size of one would fit any."""
     for number, node in _free_nodes(program):
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value > 2:
-            for value in sorted({2, max(2, node.value // 2)}):
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= _LARGE:
+            for value in (2, node.value // 2):
                 make = partial(_changed, program.text, number, {"value": value})
                 yield f"{number} {node.value} {value}", make
 
@@ -232,7 +233,8 @@ def modules_as_identity(program: Program) -> Iterator[Edit]:
 
 
 def configurations_as_seen(program: Program) -> Iterator[Edit]:
-    return _as_seen(program, OF_A_CONFIGURATION, ast.expr)
+    """Namespaces alone: a dict may be a row of the data."""
+    return _as_seen(program, ("argparse.", "types."), ast.expr)
 
 
 def values_as_seen(program: Program) -> Iterator[Edit]:

@@ -27,7 +27,7 @@ from aorta.reduce.source.tree import (
 )
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
+_OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
 _TYPE_OF_NUMBERS = re.compile(r"dtype|device|scalar type|double|half|long|(float|int)\d")
 
 
@@ -156,7 +156,7 @@ class Program:
         """
         has_type = "dtype=" in value or "device(" in value
         is_blamed = has_type and _TYPE_OF_NUMBERS.search(self.facts.message.lower())
-        return not is_blamed and (not self.kept or value.startswith(OF_A_CONFIGURATION))
+        return not is_blamed and (not self.kept or value.startswith(_OF_A_CONFIGURATION))
 
 
 Pass = Callable[[Program], Iterator[Edit]]
