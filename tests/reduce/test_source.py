@@ -4,6 +4,7 @@ way, alone, in an empty directory.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,14 +15,25 @@ from typing import Any
 import pytest
 
 from aorta.core.trial import Verdict
-from aorta.reduce.source.passes import never_executed, parts_left_out
+from aorta.reduce import source
+from aorta.reduce.source.calls import calls_inlined
+from aorta.reduce.source.passes import (
+    configurations_as_seen,
+    integers_smaller,
+    modules_as_identity,
+    never_executed,
+    parts_left_out,
+    values_as_seen,
+)
 from aorta.reduce.source.program import (
+    Pass,
     Program,
     TraceFacts,
     UserFrame,
     UserModule,
     candidates,
     must_hold,
+    read_facts,
 )
 from aorta.reduce.source.search import AXIS, Candidate, SourceSearch
 from aorta.reduce.source.tree import tidy
@@ -699,8 +711,8 @@ def test_a_command_without_a_program_of_the_users_is_refused(tmp_path: Path) -> 
     assert "expected such as: python train.py" in done.stderr
 
 
-def candidates_of(text: str) -> set[str]:
-    edits = parts_left_out(Program(text, TraceFacts()))
+def candidates_of(text: str, step: Pass = parts_left_out, *frames: UserFrame) -> set[str]:
+    edits = step(Program(text, TraceFacts(frames=frames)))
     return {made for _, make in edits if (made := make()) is not None}
 
 
@@ -718,6 +730,92 @@ def test_a_return_that_never_ran_keeps_its_entries() -> None:
     assert all("[a, b]" in made for made in found)
 
 
+def test_a_function_that_is_called_once_becomes_statements_of_its_caller() -> None:
+    """Its variables are called otherwise where the caller has such names; what it returns stays."""
+    text = """\
+def scaled(row, by=2):
+    total = sum(row)
+    return total * by
+total = 1
+rows = [1, 2]
+print(scaled(rows), total)
+"""
+    assert candidates_of(text, calls_inlined) == {
+        """\
+total = 1
+rows = [1, 2]
+by = 2
+scaled_total = sum(rows)
+print(scaled_total * by, total)
+"""
+    }
+
+
+def test_of_methods_of_one_name_the_one_that_failed_becomes_statements() -> None:
+    text = """\
+class First:
+    def step(self, row):
+        return row
+class Second:
+    def step(self, row):
+        self.rows[row]
+        return row
+def run(model, row):
+    row = First().step(row)
+    row = model.step(row)
+run(Second(), 3)
+"""
+    caller = UserFrame("train.py", "run", 10, position=(10, 10, 10, 25))
+    found = candidates_of(text, calls_inlined, caller, UserFrame("train.py", "step", 6))
+    assert any("    model.rows[row]\n    row = row\nrun(Second" in made for made in found)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "def read(row):\n    if row:\n        return 1\n    return row",
+        "def read(row):\n    yield row",
+        "def read(*row):\n    return row",
+        "@cached\ndef read(row):\n    return row",
+    ],
+)
+def test_a_function_that_is_not_plain_stays_one(function: str) -> None:
+    assert not candidates_of(f"{function}\nread(1)\n", calls_inlined)
+
+
+def test_a_large_integer_becomes_two_or_its_half() -> None:
+    assert candidates_of("rows = [8] * 100\n", integers_smaller) == {
+        "rows = [8] * 2\n",
+        "rows = [8] * 50\n",
+    }
+
+
+def test_a_module_of_torchs_or_of_the_users_becomes_one_that_does_nothing() -> None:
+    text = """\
+import torch
+class Norm(torch.nn.Module):
+    pass
+layers = [torch.nn.Linear(2, 3), Norm(), torch.nn.Identity()]
+"""
+    found = candidates_of(text, modules_as_identity)
+    kept = {made.splitlines()[-1] for made in found}
+    nothing = "torch.nn.Identity()"
+    assert kept == {
+        f"layers = [{nothing}, Norm(), {nothing}]",
+        f"layers = [torch.nn.Linear(2, 3), {nothing}, {nothing}]",
+    }
+
+
+def test_a_configuration_stands_as_it_was_and_another_value_only_in_a_long_program() -> None:
+    text = "config = read()\nrows = load(config)\nrows[config.at]\n"
+    seen = {"config": "types.SimpleNamespace(at=3)", "rows": "[1, 2]"}
+    frame = UserFrame("train.py", "<module>", 3, seen)
+    (as_it_was,) = candidates_of(text, configurations_as_seen, frame)
+    assert "config = types.SimpleNamespace(at=3)\nrows = load(config)" in as_it_was
+    found = candidates_of(text, values_as_seen, frame)
+    assert any("config = read()\nrows = [1, 2]" in made for made in found)
+
+
 def test_annotations_go_but_for_fields_of_a_class() -> None:
     text = (
         "class Rows:\n    size: int = 3\n\n    def __init__(self):\n        self.all: Dict = {}\n"
@@ -733,3 +831,43 @@ def test_a_store_that_never_ran_does_not_have_to_stay() -> None:
     frame = UserFrame("repro.py", "<module>", 6, {}, position=[6, 6, 0, 10])
     facts = TraceFacts(lines={"repro.py": frozenset({1, 4, 5, 6})}, frames=(frame,))
     assert must_hold(Program(text, facts)).kept == ("table['a'] = 1",)
+
+
+TRACED = """\
+import threading
+class Rows:
+    def __init__(self, count):
+        self.count = count
+    def each(self):
+        for row in range(self.count):
+            if row > 9:
+                print(row)
+            yield row
+    def __repr__(self):
+        return "only looked at"
+def work(rows):
+    print(len(list(rows.each())))
+thread = threading.Thread(target=work, args=(Rows(3),))
+thread.start()
+thread.join()
+[].pop()
+"""
+
+
+@pytest.mark.parametrize("python", [sys.executable, "python3.9", "python3.12", "python3.13"])
+def test_the_lines_that_ran_are_seen_by_each_way_to_trace(python: str, tmp_path: Path) -> None:
+    """`sys.monitoring` from Python 3.12 on, `sys.settrace` before."""
+    found = shutil.which(python)
+    if not found or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip(f"no {python} here")
+    lay(tmp_path, {"train.py": TRACED})
+    variables = {
+        "AORTA_TRIAL_DIR": str(tmp_path),
+        "AORTA_SOURCE_FACTS": "facts.jsonl",
+        "AORTA_SOURCE_ROOT": ".",
+        "PYTHONPATH": str(Path(source.__file__).parent / "hook"),
+    }
+    subprocess.run([found, "train.py"], cwd=tmp_path, env=environ(variables), check=False)
+    facts = read_facts(tmp_path / "facts.jsonl")
+    assert sorted(facts.executed) == [1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 13, 14, 15, 16, 17]
+    assert facts.message == "pop from empty list"

@@ -3,9 +3,11 @@ the biggest saving first.
 """
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from itertools import islice
+from typing import Any
 
 from aorta.reduce.source.inline import prune
 from aorta.reduce.source.program import Edit, Pass, Program, UserFrame
@@ -33,15 +35,17 @@ from aorta.reduce.source.tree import (
 )
 
 _MOST_RUNS = 20  # of one list
+_LARGE = 100  # a smaller number may be the one that another does not fit
 _OF_WORKERS = {"num_workers", "persistent_workers", "prefetch_factor", "worker_init_fn"}
 _TYPES = {"dtype", "device"}  # may be what is wrong
 _SAYS = {"print", "debug", "info", "warning", "basicConfig", "flush"}
 # The lists of a node that may be shorter.
-_LISTS: dict[type[ast.AST], tuple[str, ...]] = {
-    ast.ClassDef: ("decorator_list", "bases"),
-    ast.FunctionDef: ("decorator_list",),
-    ast.Call: ("keywords",),
-    ast.List: ("elts",),
+_LISTS: dict[type[ast.AST], tuple[tuple[str, ...], ...]] = {
+    ast.ClassDef: (("decorator_list",), ("bases",)),
+    ast.FunctionDef: (("decorator_list",),),
+    ast.Call: (("keywords",),),
+    ast.List: (("elts",),),
+    ast.Dict: (("keys", "values"),),
 }
 
 
@@ -174,34 +178,84 @@ def files_as_texts(text: str, content: str) -> Iterator[str]:
     for number, node in enumerate(ast.walk(ast.parse(text))):
         made = {"open": "io.StringIO", "read_text": "str"}
         if isinstance(node, ast.Call) and tail(node.func) in made:
-            tree = ast.parse(text)
-            call = list(ast.walk(tree))[number]
-            assert isinstance(call, ast.Call)
-            call.func = ast.parse(made[tail(node.func)], mode="eval").body
-            call.args, call.keywords = [ast.Constant(content)], []
-            yield as_text(tree.body)
+            new = ast.parse(f"{made[tail(node.func)]}({content!r})", mode="eval").body
+            yield _changed(text, number, vars(new))
+
+
+def _changed(text: str, number: int, fields: Mapping[str, Any]) -> str:
+    tree = ast.parse(text)
+    vars(list(ast.walk(tree))[number]).update(fields)
+    return as_text(tree.body)
 
 
 def parts_left_out(program: Program) -> Iterator[Edit]:
-    """Decorators, bases, keywords, entries of lists; of many, larger parts alone."""
-    kept = {id(part) for node in program.never_returned for part in ast.walk(node)}
-    for number, node in enumerate(ast.walk(program.tree)):
-        for name in _LISTS.get(type(node), ()) if id(node) not in kept else ():
-            parts = getattr(node, name)
+    """Decorators, bases, keywords, entries of lists and dicts; of many, larger parts alone."""
+    for number, node in _free_nodes(program):
+        for names in _LISTS.get(type(node), ()):
+            parts = getattr(node, names[0])
             free = [n for n, p in enumerate(parts) if getattr(p, "arg", "") not in _TYPES]
             for out in islice(_runs(free), _MOST_RUNS):
-                key = f"{name} {out} {[ast.unparse(part) for part in parts]}"
-                yield key, partial(_shortened, program.text, number, name, out)
+                left = [n for n in range(len(parts)) if n not in out]
+                fields = {name: [getattr(node, name)[n] for n in left] for name in names}
+                key = f"{names} {out} {[part and ast.unparse(part) for part in parts]}"
+                yield key, partial(_changed, program.text, number, fields)
 
 
-def _shortened(text: str, number: int, name: str, out: Sequence[int]) -> str:
-    tree = ast.parse(text)
-    node = list(ast.walk(tree))[number]
-    setattr(node, name, [p for n, p in enumerate(getattr(node, name)) if n not in out])
-    return tidy(written(tree))
+def _free_nodes(program: Program) -> list[tuple[int, ast.AST]]:
+    """With their numbers. Not those of a `return` that never ran."""
+    kept = {id(part) for node in program.never_returned for part in ast.walk(node)}
+    return [(n, node) for n, node in enumerate(ast.walk(program.tree)) if id(node) not in kept]
 
 
-# -- from inside
+def integers_smaller(program: Program) -> Iterator[Edit]:
+    """Each large one by two, else by its half, and so on down. A size of one would fit any."""
+    for number, node in _free_nodes(program):
+        if isinstance(node, ast.Constant) and type(node.value) is int and node.value >= _LARGE:
+            for value in (2, node.value // 2):
+                make = partial(_changed, program.text, number, {"value": value})
+                yield f"{number} {node.value} {value}", make
+
+
+def modules_as_identity(program: Program) -> Iterator[Edit]:
+    """Each module of torch's, or of the user's, that is made by one that does nothing."""
+    classes = [node for node in program.tree.body if isinstance(node, ast.ClassDef)]
+    users = {node.name for node in classes if "Module" in map(tail, node.bases)}
+    identity = vars(ast.parse("torch.nn.Identity()", mode="eval").body)
+    for number, node in enumerate(ast.walk(program.tree)):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        is_torchs = called.startswith(("nn.", "torch.nn.")) and "Identity" not in called
+        if called in users or is_torchs:
+            make = partial(_changed, program.text, number, identity)
+            yield f"{number} {ast.unparse(node)}", make
+
+
+# -- with values that were seen
+
+
+def configurations_as_seen(program: Program) -> Iterator[Edit]:
+    """Namespaces alone: a dict may be a row of the data."""
+    return _as_seen(program, ("argparse.", "types."), ast.expr)
+
+
+def values_as_seen(program: Program) -> Iterator[Edit]:
+    return _as_seen(program, ("",), ast.Call)
+
+
+def _as_seen(program: Program, prefixes: tuple[str, ...], maker: type[ast.expr]) -> Iterator[Edit]:
+    """What a variable of a function on the stack was seen to be, in the place of what made it."""
+    numbers = {id(node): number for number, node in enumerate(statements(program.tree))}
+    for frame in program.facts.frames:
+        scope = function_at(program.tree, frame.function, frame.line) or program.tree
+        stored = Counter(name for node in statements(scope) for name in defined_by(node))
+        for node in statements(scope):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=made) if isinstance(made, maker):
+                    value = frame.values.get(name, "")
+                    may_stand = program.may_stand(value) and value.startswith(prefixes)
+                    if value and may_stand and stored[name] == 1:
+                        seen = ast.parse(f"{name} = {value}").body
+                        make = partial(_replaced, program.text, numbers[id(node)], seen)
+                        yield ast.unparse(node), make
 
 
 def from_inside(program: Program) -> Iterator[Edit]:

@@ -6,15 +6,20 @@ from dataclasses import dataclass, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
+from aorta.reduce.source.calls import calls_inlined
 from aorta.reduce.source.passes import (
+    configurations_as_seen,
     files_as_texts,
     from_inside,
     in_one_process,
+    integers_smaller,
+    modules_as_identity,
     never_executed,
     parts_left_out,
     results_left_out,
     statements_left_out,
     unwrapped,
+    values_as_seen,
     without_effect,
 )
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
@@ -26,14 +31,21 @@ SHORT = 30  # lines: a script that a reader takes in at once
 LONG = 80  # lines: more than can be made short statement by statement
 
 
-_SMALL: tuple[Pass, ...] = (without_effect, unwrapped, results_left_out, statements_left_out)
+_SMALL: tuple[Pass, ...] = (
+    without_effect,
+    unwrapped,
+    calls_inlined,
+    configurations_as_seen,
+    results_left_out,
+    statements_left_out,
+)
 # Each is gone through once, while the program has more lines than are said here.
 ROUNDS: tuple[tuple[int, tuple[Pass, ...]], ...] = (
     (0, (never_executed, in_one_process)),
     (LONG, (from_inside,)),
     (0, (*_SMALL, parts_left_out)),
-    (SHORT, (from_inside, *_SMALL)),
-    (0, (*_SMALL, parts_left_out)),
+    (SHORT, (from_inside, values_as_seen, *_SMALL)),
+    (0, (*_SMALL, parts_left_out, modules_as_identity, integers_smaller)),
 )
 
 

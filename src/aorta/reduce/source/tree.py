@@ -314,10 +314,10 @@ def tail(node: ast.expr) -> str:
     return type(node).__name__
 
 
-_place_of = attrgetter("lineno", "end_lineno", "col_offset", "end_col_offset")
+place_of = attrgetter("lineno", "end_lineno", "col_offset", "end_col_offset")
 
 
 def tail_at(tree: ast.Module, place: Sequence[int]) -> str:
     """That of the expression there: what is called, subscripted or read."""
     parts = (node for node in ast.walk(tree) if isinstance(node, ast.expr))
-    return next((tail(node) for node in parts if _place_of(node) == tuple(place)), "")
+    return next((tail(node) for node in parts if place_of(node) == tuple(place)), "")

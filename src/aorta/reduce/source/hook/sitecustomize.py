@@ -39,6 +39,7 @@ class Observer:
         self.names: dict[str, str] = {}  # of code: the user's file, or nothing
         self.unseen: dict[CodeType, set[int]] = {}  # lines
         self.opened: set[str] = set()
+        self.stop_monitoring: Any = lambda: None
 
     def write(self, **line: Any) -> None:
         if self.file < 0:
@@ -89,6 +90,29 @@ class Observer:
             return on_event
 
         return on_event
+
+    def monitor(self) -> None:
+        """With `sys.monitoring`, which reports a line once. Raises `AttributeError` before Python
+        3.12, `ValueError` where a coverage tool uses it.
+        """
+        monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+        tool, events = monitoring.COVERAGE_ID, monitoring.events
+        monitoring.use_tool_id(tool, "aorta")
+
+        def on_start(code: CodeType, _offset: int) -> Any:
+            file = self.user_file(code.co_filename)
+            return self.on_begin(file, sys._getframe(1)) if file else monitoring.DISABLE  # noqa: SLF001
+
+        def on_line(code: CodeType, line: int) -> Any:
+            file = self.user_file(code.co_filename)
+            if file:
+                self.write(line=[file, line])
+            return monitoring.DISABLE
+
+        monitoring.register_callback(tool, events.PY_START, on_start)
+        monitoring.register_callback(tool, events.LINE, on_line)
+        monitoring.set_events(tool, events.PY_START | events.LINE)
+        self.stop_monitoring = lambda: monitoring.set_events(tool, 0)
 
     @staticmethod
     def on_made(frame: FrameType) -> None:
@@ -372,6 +396,7 @@ def observe() -> None:
 
     def on_uncaught(kind: Any, wrong: Any, trace: Any) -> None:
         sys.settrace(None)
+        observer.stop_monitoring()
         wrong.__traceback__ = without_ours(trace)
         try:
             observer.on_exception(wrong)
@@ -381,8 +406,11 @@ def observe() -> None:
 
     sys.excepthook = on_uncaught
     sys.addaudithook(observer.on_audit)
-    threading.settrace(observer.on_call)
-    sys.settrace(observer.on_call)
+    try:
+        observer.monitor()
+    except (AttributeError, ValueError):
+        threading.settrace(observer.on_call)
+        sys.settrace(observer.on_call)
 
 
 run_the_next_sitecustomize()
