@@ -226,7 +226,7 @@ def _run(
     changes = {(c.package, c.rank + 1) for c in answer.changes} if answer else set()
     right = culprit in changes
     builds, width = len(search.untestable | search.trials.keys()), len(changes)
-    (flaked, _), (_, silent) = search.sides()
+    (flaked, _), (_, silent) = search.good_and_bad()
     done = Ran(right, trials, rounds, builds, width, ideal, answered=answer is not None)
     return replace(done, agreed=not flaked and not silent, good_failed=flaked > 0)
 

@@ -104,7 +104,7 @@ def searched(planted: PlantedChange, chance: random.Random) -> Spent:
     if not before:
         ends[(planted.releases,)] = main.trials[answer.bad]
     if before:
-        alone = SeenRates(*main.sides(), CONFIDENCE)
+        alone = SeenRates(*main.good_and_bad(), CONFIDENCE)
         inner = Bisection(Timeline(before), BisectionSettings(confidence=CONFIDENCE, alone=alone))
         inner.assume({inner.timeline.bad_end: main.trials.get(answer.bad, (1, 0))})
         _drive(inner, lambda p: planted.fails(alone_fails, planted.releases, chance), seen)

@@ -195,7 +195,7 @@ def run(fails: float, flakes: float, level: float, sentinels: int, seed: int) ->
     answer = search.answer
     if answer is None:
         return Ran(shape.__name__, size, trials, answered=False)
-    (flaked, _), (_, silent) = search.sides()
+    (flaked, _), (_, silent) = search.good_and_bad()
     return Ran(
         shape.__name__,
         size,

@@ -341,7 +341,7 @@ def test_every_search_ends_within_its_bound_and_foretells_no_more(
     if rates == (1.0, 0.0) and not untestable:
         assert search.answer is not None
         assert search.answer.changes == (timeline.path[culprit],)
-        (_, passed), (failed, _) = search.sides()
+        (_, passed), (failed, _) = search.good_and_bad()
         assert passed >= 1
         assert failed >= 1
 

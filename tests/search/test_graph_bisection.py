@@ -142,7 +142,7 @@ def test_a_noisy_test_that_is_seen_through_is_hardly_ever_wrong() -> None:
         run_noisy(search, rng, culprit, rates)
         if search.answer is None:
             continue
-        (flaked, _), (_, silent) = search.sides()
+        (flaked, _), (_, silent) = search.good_and_bad()
         missed = culprit not in [change.rank for change in search.answer.changes]
         answers, wrong = answers + 1, wrong + missed
         if flaked or silent:
@@ -199,7 +199,7 @@ def test_other_states_are_tried_only_once_trials_contradicted_each_other(
     )
     assert run(plain, rng, culprit) == run(checked, rng, culprit)
     run(flaky, rng, culprit, fails=0.5)
-    (good, bad), contradicted = flaky.sides(), any(h and m for h, m in flaky.trials.values())
+    (good, bad), contradicted = flaky.good_and_bad(), any(h and m for h, m in flaky.trials.values())
     if contradicted and flaky.answer is not None:
         assert sum(good) + sum(bad) >= 6
 

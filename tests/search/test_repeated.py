@@ -100,8 +100,8 @@ def test_of_cells_in_turns_each_number_is_asked_once_and_told_numbers_are_kept()
     )
     assert [(cell_of(p), p.replica) for p in search.ask(3)] == [("b", 0), ("a", 0), ("b", 1)]
     told(search, "a", 2, Outcome.CLEAN)
-    assert list(search.told("a")) == [2]
-    assert list(search.told("b")) == []
+    assert list(search.recorded("a")) == [2]
+    assert list(search.recorded("b")) == []
     pending = [cell_point("a", 1)]
     assert [p.replica for p in search.ask(9, pending) if cell_of(p) == "a"] == [3]
     assert search.wants(pending[0])

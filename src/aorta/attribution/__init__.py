@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 # confidence at which the ends of long logs need not be followed by all that stands before them
-TOLD_ENOUGH = 0.6
+SURE_ENOUGH = 0.6
 
 
 def attribute(
@@ -92,7 +92,7 @@ def _find(evidence: Evidence) -> Finding:
     everything = [*logs, *kernel_sources(evidence)]
     events, is_all = read(everything, ends_only=True)
     finding = conclude(_facts(evidence, logs, events))
-    if is_all or finding.confidence >= TOLD_ENOUGH:
+    if is_all or finding.confidence >= SURE_ENOUGH:
         return finding
     return conclude(_facts(evidence, logs, read(everything)[0]))
 

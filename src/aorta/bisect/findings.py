@@ -82,7 +82,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         partner=_partner(outcome.partner),
         good=shown.versions(good),
         bad=shown.versions(bad),
-        **_sides_seen(outcome),
+        **_good_and_bad_seen(outcome),
         **counted(answers, outcome),
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome)),
@@ -107,7 +107,7 @@ def _status(outcome: Investigation) -> str:
     candidates = last.interval
     if candidates is None or (not last.is_sure and not last.search.done):
         return "partial"
-    (_, passes), (fails, _) = last.search.sides()
+    (_, passes), (fails, _) = last.search.good_and_bad()
     if not fails or not passes:
         return "inconsistent" if fails or _ever_failed(outcome) else "did_not_reproduce"
     if last.single and len(_brought(*last.single)) == 1:
@@ -160,14 +160,16 @@ def _contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Itera
         yield "the last good and the first bad state are the same"
 
 
-def _sides_seen(outcome: Investigation) -> dict[str, Any]:
+def _good_and_bad_seen(outcome: Investigation) -> dict[str, Any]:
     """What was seen of the two sides, not what was thought of them before."""
     if outcome.main.search.ends is not EndsVerdict.DIFFER:
         return {}
-    sides = dict(zip(("good", "bad"), outcome.last.search.sides(), strict=True))
+    good_and_bad = dict(zip(("good", "bad"), outcome.last.search.good_and_bad(), strict=True))
     return {
-        "rates": {side: round(h / (h + m), 4) if h + m else None for side, (h, m) in sides.items()},
-        "seen": {side: {"failed": h, "of": h + m} for side, (h, m) in sides.items()},
+        "rates": {
+            side: round(h / (h + m), 4) if h + m else None for side, (h, m) in good_and_bad.items()
+        },
+        "seen": {side: {"failed": h, "of": h + m} for side, (h, m) in good_and_bad.items()},
     }
 
 
@@ -290,7 +292,7 @@ def _about_trust(outcome: Investigation) -> Iterator[str]:
         side = "good" if vector == search.timeline.good_end else "bad"
         if not sum(search.trials[vector]) > 1:
             yield f"the {side} end cannot be built or tested: that it is {side} is taken as said"
-    (_, passes), (fails, _) = outcome.last.search.sides()
+    (_, passes), (fails, _) = outcome.last.search.good_and_bad()
     if outcome.last.interval and outcome.last.is_sure and not (passes and fails):
         yield "no trial shows one of the two sides of what is left"
 
@@ -317,7 +319,7 @@ def _about_partner(found: FinishedSearch | None) -> str | None:
 
 def _about_noise(outcome: Investigation) -> str | None:
     """Simulated, the stated probability holds up to one failure in five trials of good states."""
-    (failed, passed), _ = outcome.last.search.sides()
+    (failed, passed), _ = outcome.last.search.good_and_bad()
     if outcome.last.interval is None or failed < 2 or failed / (failed + passed) <= _NOISY:
         return None
     return (

@@ -145,7 +145,7 @@ def search_versions(
     """`cannot_be`: why a state is not tried. `partner_of`: whose culprit is tried alone first."""
     alone = None
     if partner_of is not None and setting.run.metric is None:
-        alone = SeenRates(*partner_of.search.sides(), setting.spec.confidence)
+        alone = SeenRates(*partner_of.search.good_and_bad(), setting.spec.confidence)
     search = _bisection(setting, name, packages, before, more_follows=more_follows, alone=alone)
     if assume:
         search.assume(assume)

@@ -135,7 +135,7 @@ def _culprits(findings: Findings) -> Iterator[str]:
         )
     if findings.seen:
         yield ""
-        yield f"{sides_words(findings.seen)}."
+        yield f"{rates_words(findings.seen)}."
     if findings.failed_differently:
         first, *kinds = findings.failed_differently
         yield ""
@@ -194,7 +194,7 @@ def summary_lines(findings: Findings) -> Iterator[str]:
     )
 
 
-def sides_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
+def rates_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
     good, bad = (f"{seen[side]['failed']} of {seen[side]['of']} trials" for side in ("good", "bad"))
     return f"The good side failed in {good}, the bad side in {bad}"
 
@@ -236,7 +236,7 @@ def shown_of(outcome: Investigation) -> ShownStates:
 
 
 _NAME = 100
-_SIDES = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
+_GOOD_AND_BAD = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
 
 
 def _probe_name(record: TrialRecord) -> str:
@@ -249,7 +249,7 @@ def _link_side(
     run_dir: Path, side: str, stage_dir: Path, records: Sequence[TrialRecord], key: str
 ) -> None:
     """`last-known-good` or `first-known-bad` for the state of this key, if it was tried."""
-    name, wanted = _SIDES[side]
+    name, wanted = _GOOD_AND_BAD[side]
     mine = [record for record in records if record.point.config_key == key]
     telling = [record for record in mine if record.outcome.value == wanted]
     for record in (telling or mine)[-1:]:

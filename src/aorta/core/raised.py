@@ -398,7 +398,7 @@ def cause_of(chain: Sequence[TracebackBlock], writer: str = "") -> Cause:
 def lines_outside_tracebacks(text: str) -> Iterator[str]:
     """Every other line, one process after the other, without what names the process."""
     for lines in by_writer(lines_of(text)).values():
-        told: set[int] = set()
+        recorded: set[int] = set()
         for block in _blocks(lines):
-            told.update(range(block.lines[0], block.lines[1] + 1))
-        yield from (line for number, line in enumerate(lines) if number not in told)
+            recorded.update(range(block.lines[0], block.lines[1] + 1))
+        yield from (line for number, line in enumerate(lines) if number not in recorded)

@@ -304,8 +304,10 @@ def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
         others = [line for line in stderr if not is_error(line)]
         reason = [] if any(map(_says_what, errors)) else _last(others)
         return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *reason, *_last(stderr)]))
-    told = [line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1]
-    return tuple(dict.fromkeys([*_last(stderr), *(told[-_MOST_WORDS:] or _last(stdout))]))
+    recorded = [
+        line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1
+    ]
+    return tuple(dict.fromkeys([*_last(stderr), *(recorded[-_MOST_WORDS:] or _last(stdout))]))
 
 
 def _says_what(line: str) -> bool:

@@ -325,12 +325,12 @@ def _of_one_kind(
     mine: Iterable[_One], theirs: Iterable[_One], kind: Callable[[_One], object]
 ) -> Iterable[tuple[_One, _One]]:
     """Those of one kind beside each other, in their order."""
-    sides: tuple[dict[object, list[_One]], ...] = ({}, {})
-    for found, side in zip(sides, (mine, theirs), strict=True):
+    good_and_bad: tuple[dict[object, list[_One]], ...] = ({}, {})
+    for found, side in zip(good_and_bad, (mine, theirs), strict=True):
         for one in side:
             found.setdefault(kind(one), []).append(one)
-    for key in sides[0]:
-        yield from zip(sides[0][key], sides[1].get(key, ()), strict=False)
+    for key in good_and_bad[0]:
+        yield from zip(good_and_bad[0][key], good_and_bad[1].get(key, ()), strict=False)
 
 
 def _by_step(operations: Iterable[Operation]) -> dict[int, list[Operation]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from aorta.core.errors import Exit
 from aorta.diverge.comparing import PHASES, Comparison, Parting
-from aorta.diverge.request import Sides
+from aorta.diverge.request import GoodAndBad
 from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
 from aorta.engine.events import Reason
 
@@ -18,7 +18,7 @@ SCHEMA = "aorta.diverge/1"
 class DivergeReport:
     run_dir: Path
     ended: Reason
-    sides: Sides
+    good_and_bad: GoodAndBad
     trials: int
     recorded: int
     comparison: Comparison | None
@@ -42,9 +42,11 @@ class DivergeReport:
             return "found"
         if self.self_parting is not None:
             return "nondeterministic"
-        if compared is None and self.sides.good is None and self.nonfinite is not None:
+        if compared is None and self.good_and_bad.good is None and self.nonfinite is not None:
             return "found"
-        nothing_to_compare = not self.recorded or (compared is None and self.sides.good is not None)
+        nothing_to_compare = not self.recorded or (
+            compared is None and self.good_and_bad.good is not None
+        )
         unaligned = compared is not None and not compared.is_aligned
         if nothing_to_compare or unaligned or self.exits_differ:
             return "not_aligned"
@@ -76,7 +78,7 @@ class DivergeReport:
             "compared_ops": compared.compared if compared else 0,
             "recorded_ops": self.recorded,
             "unmatched": len(compared.unmatched) if compared else 0,
-            "sides": {name: self.sides[name].words for name in self.sides.names},
+            "sides": {name: self.good_and_bad[name].words for name in self.good_and_bad.names},
             "runs": self.trials,
             "notes": list(self.notes),
             "run_dir": str(self.run_dir),

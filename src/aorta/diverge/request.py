@@ -43,7 +43,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Sides:
+class GoodAndBad:
     bad: Side
     good: Side | None  # None: the bad side alone is looked at
 
@@ -110,20 +110,20 @@ class DivergeRequest:
         )
 
     @cached_property
-    def known(self) -> Sides:
+    def known(self) -> GoodAndBad:
         """The sides that the run directory or the command knows of by itself."""
         if (self.run_dir is None) == (not self.command):
             raise UsageError("give a run directory, or a command behind --")
         if self.between_ranks and self.good_words:
             raise UsageError("--between-ranks compares the ranks of one run; remove the good side")
         if self.run_dir is not None:
-            found = sides_of_run(self.run_dir)
+            found = good_and_bad_of_run(self.run_dir)
             bad = with_env(found.bad, self.bad_set) if self.bad_set else found.bad
-            return Sides(bad, found.good)
+            return GoodAndBad(bad, found.good)
         command = self.command if isinstance(self.command, str) else list(self.command)
         side = Side("command", {"command": command}, self.cwd or Path.cwd())
         # What makes a side bad is compared with the command without it.
-        return Sides(with_env(side, self.bad_set), side if self.bad_set else None)
+        return GoodAndBad(with_env(side, self.bad_set), side if self.bad_set else None)
 
     @cached_property
     def good_env(self) -> dict[str, str]:
@@ -147,11 +147,11 @@ class DivergeRequest:
         said += [f"{key} {value}" for key, value in self.good_orders.items()]
         return ", ".join([*said, *([f"revision {self.good}"] if self.good else [])])
 
-    def sides(self, scratch: Path) -> Sides:
+    def good_and_bad(self, scratch: Path) -> GoodAndBad:
         """What is run. A revision is laid out in `scratch`, outside of the user's checkout."""
         bad = self.known.bad
         if not self.good_words:
-            return Sides(bad, None) if self.between_ranks else self.known
+            return GoodAndBad(bad, None) if self.between_ranks else self.known
         base = bad.base
         if self.good is not None:
             try:
@@ -161,7 +161,7 @@ class DivergeRequest:
                 raise UsageError(said, where=wrong.where) from None
         env = {**bad.env, **self.good_env}
         orders, words = self.good_orders, self.good_words
-        return Sides(bad, replace(bad, env=env, base=base, orders=orders, words=words))
+        return GoodAndBad(bad, replace(bad, env=env, base=base, orders=orders, words=words))
 
     def identity(self) -> dict[str, Any]:
         """What makes it the same comparison when it is resumed."""
@@ -190,12 +190,12 @@ def plan_lines(request: DivergeRequest) -> Iterator[str]:
 # -- what another run found out --------------------------------------------------------------------
 
 
-def sides_of_run(run_dir: Path) -> Sides:
+def good_and_bad_of_run(run_dir: Path) -> GoodAndBad:
     """The two sides that a triage, a reduction or a bisection knows of already."""
     if (run_dir / "matrix.json").is_file():
         return _of_matrix(run_dir)
     if (run_dir / "shrunken" / "recipe.resolved.yaml").is_file():
-        return Sides(_of_recipe(run_dir / "shrunken" / "recipe.resolved.yaml"), None)
+        return GoodAndBad(_of_recipe(run_dir / "shrunken" / "recipe.resolved.yaml"), None)
     if (run_dir / "result.json").is_file():
         return _of_bisection(run_dir)
     raise UsageError(
@@ -217,7 +217,7 @@ def _of_recipe(path: Path) -> Side:
     )
 
 
-def _of_matrix(run_dir: Path) -> Sides:
+def _of_matrix(run_dir: Path) -> GoodAndBad:
     """Bad is the baseline; good is a cell that is proved to work, or else one that never failed."""
     matrix = _mapping(load_document(run_dir / "matrix.json"), run_dir / "matrix.json")
     cells: list[Mapping[str, Any]] = matrix.get("cells", [])
@@ -230,7 +230,7 @@ def _of_matrix(run_dir: Path) -> Sides:
         c for c in cells if c is not baseline and c.get("trials") and not c.get("failed_count")
     ]
     good = next(iter(works or clean), None)
-    return Sides(_of_cell(common, baseline), _of_cell(common, good) if good else None)
+    return GoodAndBad(_of_cell(common, baseline), _of_cell(common, good) if good else None)
 
 
 def _of_cell(common: Side, cell: Mapping[str, Any]) -> Side:
@@ -245,7 +245,7 @@ def _of_cell(common: Side, cell: Mapping[str, Any]) -> Side:
     return replace(common, config=config, env={**common.env, **env}, words=str(cell.get("name")))
 
 
-def _of_bisection(run_dir: Path) -> Sides:
+def _of_bisection(run_dir: Path) -> GoodAndBad:
     path = run_dir / "result.json"
     commands = _mapping(load_document(path), path).get("reproduce") or {}
     if not isinstance(commands, dict) or not commands.get("bad") or not commands.get("good"):
@@ -254,7 +254,7 @@ def _of_bisection(run_dir: Path) -> Sides:
         Side("command", {"command": str(commands[name])}, Path.cwd(), words=f"bisection, {name}")
         for name in (BAD, GOOD)
     )
-    return Sides(bad, good)
+    return GoodAndBad(bad, good)
 
 
 def _mapping(document: object, path: Path) -> dict[str, Any]:

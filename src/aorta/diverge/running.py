@@ -12,7 +12,7 @@ from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
 from aorta.diverge.output import SCHEMA, DivergeReport
-from aorta.diverge.request import BAD, GOOD, DivergeRequest, Sides
+from aorta.diverge.request import BAD, GOOD, DivergeRequest, GoodAndBad
 from aorta.diverge.single_run import between_ranks, first_nonfinite, magnitude_history
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason, TrialRecord
@@ -50,12 +50,12 @@ def _exit_of(end: TrialEnd | TrialRecord) -> str:
 class _Recording:
     """The experiment: a side of the program with the recorder in its process."""
 
-    sides: Sides
+    good_and_bad: GoodAndBad
     request: DivergeRequest
     oracle: Deciding = field(default_factory=_Recorded)
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        side = self.sides[str(point["side"])]
+        side = self.good_and_bad[str(point["side"])]
         first, last = self.request.steps
         orders = {
             "out": str((trial_dir / _STREAMS).absolute()),
@@ -63,7 +63,8 @@ class _Recording:
             "first_step": first,
             "last_step": last,
             "parameters": self.request.between_ranks,
-            "same_random": self.sides.good is not None and bool(self.sides.good.orders),
+            "same_random": self.good_and_bad.good is not None
+            and bool(self.good_and_bad.good.orders),
             **side.orders,
         }
         inherited = side.env.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
@@ -100,8 +101,8 @@ def diverge(
             session = Session.fresh(request.output, "diverge", name=request.name)
             keep_request(session.run, request)
         with session:
-            sides = request.sides(session.run.private)
-            report = _Work(session, request, sides, executor, listeners).report()
+            good_and_bad = request.good_and_bad(session.run.private)
+            report = _Work(session, request, good_and_bad, executor, listeners).report()
             write_json(session.path / "result.json", SCHEMA, report.to_json())
             done = report.ended is Reason.DONE
             session.run.describe(state="done" if done else report.ended.value)
@@ -112,7 +113,7 @@ def diverge(
 class _Work:
     session: Session
     request: DivergeRequest
-    sides: Sides
+    good_and_bad: GoodAndBad
     open_executor: Callable[[], Executor]
     listeners: Callable[[], Sequence[Listener]]
     ended: Reason = Reason.DONE
@@ -129,7 +130,7 @@ class _Work:
             more = self._recorded("repeat", _MORE_RUNS, replica=1)
             runs = {name: [*runs[name], *more[name]] for name in runs}
             parted = self._self_difference(runs)
-        good = self.sides.good
+        good = self.good_and_bad.good
         any_type = good is not None and "dtype" in good.orders
         usable = good is not None and all(any(side) and all(side) for side in runs.values())
         comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
@@ -141,12 +142,14 @@ class _Work:
 
     def _recorded(self, question_name: str, runs: int, replica: int = 0) -> _Runs:
         """So many runs of each side, as the streams of their ranks."""
-        sides = [Point.of({"side": name}, replica=replica) for name in self.sides.names]
+        good_and_bad = [
+            Point.of({"side": name}, replica=replica) for name in self.good_and_bad.names
+        ]
         question = Question(
             name=question_name,
-            search=EveryPoint(sides),
+            search=EveryPoint(good_and_bad),
             judges=SameJudge(EveryTrial(runs)),
-            experiment=_Recording(self.sides, self.request),
+            experiment=_Recording(self.good_and_bad, self.request),
             fingerprint=self.request.identity(),
             budget=Budget(max_seconds=self.request.max_wall_clock),
         )
@@ -155,7 +158,7 @@ class _Work:
         self.ended = answer.ending.reason
         if self.ended is Reason.INFRASTRUCTURE:
             raise InfrastructureError(answer.ending.detail)
-        found: dict[str, list[list[Stream]]] = {name: [] for name in self.sides.names}
+        found: dict[str, list[list[Stream]]] = {name: [] for name in self.good_and_bad.names}
         for record in answer.records:
             if record.outcome is Outcome.CLEAN:
                 side = str(record.point["side"])
@@ -185,7 +188,7 @@ class _Work:
         return DivergeReport(
             run_dir=self.session.path,
             ended=self.ended,
-            sides=self.sides,
+            good_and_bad=self.good_and_bad,
             trials=self.trials,
             recorded=sum(len(stream.operations) for stream in bad),
             comparison=comparison,

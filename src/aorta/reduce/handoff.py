@@ -132,5 +132,5 @@ def shipped_oracle(plan: ReducePlan) -> Oracle:
     """A workload's own result is the exit code of the script that ships: 1."""
     if not isinstance(plan.oracle, PythonOracle):
         return plan.oracle
-    asked = plan.oracle.predicate is not None
-    return ExitCodeOracle(codes=(int(ChildExit.FAILED),)) if asked else ExitCodeOracle()
+    queried = plan.oracle.predicate is not None
+    return ExitCodeOracle(codes=(int(ChildExit.FAILED),)) if queried else ExitCodeOracle()

@@ -74,12 +74,12 @@ def check_out(
         _submodules(tree)
     if cherry_pick:
         # What a cherry-pick makes is written beside the tree, not into the user's repository.
-        shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-path", "objects")
+        shared = _queried(tree, "rev-parse", "--path-format=absolute", "--git-path", "objects")
         os.makedirs(own := f"{tree}.objects", exist_ok=True)
         places = {"GIT_OBJECT_DIRECTORY": own, "GIT_ALTERNATE_OBJECT_DIRECTORIES": shared}
         env = {**os.environ, **places}
         for pick in cherry_pick:
-            before = _asked(tree, "write-tree", env=env)
+            before = _queried(tree, "write-tree", env=env)
             if _run(tree, "cherry-pick", "--no-commit", pick, env=env):
                 _run(tree, "read-tree", "--reset", "-u", before, env=env)
     for place, source in (files or {}).items():
@@ -118,13 +118,13 @@ def _move_to_commit(tree: str, repository: str, sha: str) -> None:
 def forget_trees(repository: str) -> None:
     """Worktrees that are gone from the disk, from git's own list."""
     with _one_at_a_time(repository):
-        _asked(repository, "worktree", "prune")
+        _queried(repository, "worktree", "prune")
 
 
 def _submodules(tree: str) -> None:
     """From the user's own checkout, where it has them: no other machine is asked."""
-    shared = _asked(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
-    names = _asked(
+    shared = _queried(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")
+    names = _queried(
         tree, "config", "--file", ".gitmodules", "--name-only", "--get-regexp", r"\.path$"
     )
     at_hand: list[str] = []
@@ -167,7 +167,7 @@ def _run(where: str, *arguments: str, env: Mapping[str, str] | None = None) -> i
     return subprocess.run(words, stdin=subprocess.DEVNULL, env=env, check=False).returncode
 
 
-def _asked(where: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
+def _queried(where: str, *arguments: str, env: Mapping[str, str] | None = None) -> str:
     done = subprocess.run(
         ("git", "-C", where, *arguments),
         stdin=subprocess.DEVNULL,

@@ -153,13 +153,13 @@ class Repository:
 
         `log newer ^older` lists common commits too if dates are wrong: all of `older` is read.
         """
-        found = _commits(self._asked(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
-        shared = set(self._asked("rev-list", older).split())
+        found = _commits(self._queried(*_LOG, "--topo-order", "--reverse", newer, f"^{older}"))
+        shared = set(self._queried("rev-list", older).split())
         return [commit for commit in found if commit.sha not in shared]
 
     def main_line(self) -> list[str]:
         """What is checked out and its first parents, newest first."""
-        return self._asked("rev-list", "--first-parent", "HEAD").split()
+        return self._queried("rev-list", "--first-parent", "HEAD").split()
 
     def lay_out(self, revision: str, scratch: Path) -> Path:
         """A revision's files in a clone of their own; the user's checkout is not touched."""
@@ -168,28 +168,28 @@ class Repository:
         if not tree.exists():
             scratch.mkdir(parents=True, exist_ok=True)
             shutil.rmtree(draft, ignore_errors=True)  # of somebody who was killed
-            self._asked("clone", "--quiet", "--shared", "--no-checkout", self.where, str(draft))
+            self._queried("clone", "--quiet", "--shared", "--no-checkout", self.where, str(draft))
             clone = Repository(git_on_host(draft), str(draft))
-            clone._asked("checkout", "--quiet", "--detach", commit)
+            clone._queried("checkout", "--quiet", "--detach", commit)
             draft.rename(tree)
         return tree
 
     def commits(self, shas: Sequence[str]) -> list[Commit]:
         """In the order given."""
-        return _commits(self._asked(*_LOG, "--no-walk=unsorted", *shas)) if shas else []
+        return _commits(self._queried(*_LOG, "--no-walk=unsorted", *shas)) if shas else []
 
     def commit(self, sha: str) -> Commit:
         return self.commits([sha])[0]
 
     def patch(self, sha: str) -> str:
         """What one commit changed, as a unified diff."""
-        return self._asked("show", "--format=", "--no-color", "--no-ext-diff", "--patch", sha)
+        return self._queried("show", "--format=", "--no-color", "--no-ext-diff", "--patch", sha)
 
     def remote_address(self) -> str | None:
         answer = self._run(("remote", "get-url", "origin"))
         return answer.out.strip() or None if answer.code == 0 else None
 
-    def _asked(self, *arguments: str) -> str:
+    def _queried(self, *arguments: str) -> str:
         answer = self._run(arguments)
         if answer.code:
             raise InfrastructureError(

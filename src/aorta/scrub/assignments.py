@@ -36,7 +36,7 @@ class Join(Enum):
     ELEMENT = "the end of a tag"
     CELL = "a bar of a table"
     LISTED = "a comma, and then a string"
-    TOLD = "words of a sentence, an arrow, a bracket"
+    STATED = "words of a sentence, an arrow, a bracket"
     BESIDE = "a space"
 
 
@@ -63,7 +63,7 @@ _JOINS = {
         Join.LABELLED: rf"(?:{_SPACE}#?[0-9]{{1,2}})?{_SPACE}{{0,8}}:[*]{{0,2}}{_SPACE}*",
         Join.CELL: rf"{_SPACE}{{0,60}}{_BAR}{_SPACE}{{1,8}}",
         Join.LISTED: rf",\s{{0,20}}(?=[bru]?{_QUOTE})",
-        Join.TOLD: rf"{_WHOSE}?(?:{_SPACE}+(?:is|was|are|as|be|to)(?:{_SPACE}|:)+"
+        Join.STATED: rf"{_WHOSE}?(?:{_SPACE}+(?:is|was|are|as|be|to)(?:{_SPACE}|:)+"
         rf"(?:(?:now|set|changed)(?: to)?{_SPACE}+)?|{_SPACE}*(?:-+>|\u2192){_SPACE}*)"
         rf"|{_WHOSE}{_SPACE}*(?::|(?<=\s)=){_SPACE}*|\((?=[bru]?{_QUOTE})",
         Join.BESIDE: rf"{_SPACE}+(?:\\\r?\n\s*|[0-9]{{1,2}} )?",
@@ -200,12 +200,12 @@ def _place(text: str, name: re.Match[str]) -> _Place | None:
     if join is Join.CELL and not _AFTER_BAR.search(text, near, begin):
         return None  # a pipe, and no table
     is_flag = name[0].startswith("-")
-    if join in (Join.TOLD, Join.BESIDE) and (is_flag or _SETS_BY_SPACE.search(text, near, begin)):
+    if join in (Join.STATED, Join.BESIDE) and (is_flag or _SETS_BY_SPACE.search(text, near, begin)):
         join, match = Join.ASSIGNED, _JOINS[Join.BESIDE].match(text, name.end()) or match
     if (
         (join is Join.LISTED and (is_flag or _SETS_BY_COMMA.search(text, near, begin)))
         or (join is Join.LABELLED and match["closed"].strip("*"))
-        or (join is Join.TOLD and "=" in match["join"])
+        or (join is Join.STATED and "=" in match["join"])
     ):
         join = Join.ASSIGNED
     return _Place(
@@ -277,7 +277,7 @@ def _secrets_at(place: _Place | None, quoted_only: bool) -> Iterator[SecretSpan]
     if place is None or place.name.lower().endswith("authorization"):
         return  # a header, which has rules of its own
     surely = announces_secret(place.name) or place.name == "PWD"
-    if place.join in (Join.TOLD, Join.BESIDE) and not surely:
+    if place.join in (Join.STATED, Join.BESIDE) and not surely:
         return
     for found in _values(place, surely, quoted_only):
         if _is_secret(place, found, surely):
@@ -297,7 +297,7 @@ def _is_secret(place: _Place, found: SecretSpan, surely: bool) -> bool:
         return is_mixed(value) and (not is_english or alone)
     if place.join is Join.CELL:
         return " " not in value and not value.isalpha()
-    if place.join in (Join.TOLD, Join.LISTED):
+    if place.join in (Join.STATED, Join.LISTED):
         return is_mixed(value) or value.isdigit()
     if place.join is Join.LABELLED and value.lower().split()[0] in STATES:
         return False

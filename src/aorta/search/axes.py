@@ -43,7 +43,7 @@ from aorta.search.subset import SubsetSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial
 _LARGEST_GAP_OF_DOUBT = 0.1  # where the user says that it is not monotone
-_UNTOLD = 3  # values that could not be told, such as for time, and none that could: it is left
+_UNDECIDED = 3  # values that could not be told, such as for time, and none that could: it is left
 _FINEST = 1000  # a scale that begins at 0 resolves this part of itself
 
 
@@ -213,8 +213,8 @@ class NumericSearch(RankedSearch):
     def _numbers(self, n: int) -> Iterator[Number]:
         """Up to `n` of them: what is asked now, then what would be asked after either answer."""
         seen: set[Number] = set()
-        nothing_told = self._unresolved >= self._bracket.rejected
-        if len(self._unresolved) >= _UNTOLD and nothing_told and self.best == self._base:
+        nothing_decided = self._unresolved >= self._bracket.rejected
+        if len(self._unresolved) >= _UNDECIDED and nothing_decided and self.best == self._base:
             return
         futures, looked = deque([lambda: self._bracket]), 0
         while futures and len(seen) < n and looked < 4 * n:

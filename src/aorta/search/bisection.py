@@ -152,14 +152,14 @@ class Bisection:
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         waiting = Counter(self.timeline.vector(point) for point in pending)
         taken = {*self._recorded, *pending}
-        asked: list[Point] = []
-        while len(asked) < n and (question := self._question(waiting)):
+        queried: list[Point] = []
+        while len(queried) < n and (question := self._question(waiting)):
             vector, purpose = question
             waiting[vector] += 1
             point = self.timeline.point(vector, purpose).fresh(taken)
             taken.add(point)
-            asked.append(point)
-        return asked
+            queried.append(point)
+        return queried
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         if point in self._recorded:
@@ -274,7 +274,7 @@ class Bisection:
             return 0
         if left := self._left:
             probes = self.settings.sanity_probes if self._probes_steady else 0
-            tried = sum(sum(self.trials.get(side, (0, 0))) for side in self._sides(left))
+            tried = sum(sum(self.trials.get(side, (0, 0))) for side in self._good_and_bad(left))
             is_one = left.bit_count() == 1
             repeats = max(_SIDE_TRIALS, 2 * self._side_runs) - tried if is_one else self._side_runs
             checks = max(0, repeats) + max(0, probes + bool(probes) - len(self._probed))
@@ -285,7 +285,7 @@ class Bisection:
             more = round(self._belief.entropy() / max(gain, _WORTHLESS))
         return min(self._trials_left, max(1, more))
 
-    def sides(self) -> tuple[Counts, Counts]:
+    def good_and_bad(self) -> tuple[Counts, Counts]:
         """Trials of states without any remaining candidate, and with all; trusted ends are none."""
         group = self._answer if self._ends_known else 0
         sums = {0: (0, 0), group: (0, 0)}
@@ -336,11 +336,11 @@ class Bisection:
         return sum(w * (mask & of_class).bit_count() for of_class, w in self.timeline.classes)
 
     def _between(self, group: int) -> Candidates:
-        good, bad = self._sides(group)
+        good, bad = self._good_and_bad(group)
         changes = tuple(self.timeline.path[bit] for bit in bits_of(group))
         return Candidates(changes, good, bad, self._belief.mass(group))
 
-    def _sides(self, group: int) -> tuple[Vector, Vector]:
+    def _good_and_bad(self, group: int) -> tuple[Vector, Vector]:
         """The states on both sides of one change; else the nearest ones that were tried."""
         if group.bit_count() == 1:
             around = self.timeline.around(lowest_bit(group))
@@ -489,8 +489,8 @@ class Bisection:
         """What a sure answer lacks: a failure on the bad side, a pass on the good one, probes."""
         checks, steady = self.settings.confirm, self._left is not None
         at_least = self._side_runs if steady or self.settings.confirmations else 1
-        good, bad = self._sides(self._left or self._group)
-        (_, passes), (fails, _) = self.sides()
+        good, bad = self._good_and_bad(self._left or self._group)
+        (_, passes), (fails, _) = self.good_and_bad()
         for vector, seen in ((bad, fails), (good, passes)):
             tried = sum(self.trials.get(vector, (0, 0))) + waiting[vector]
             is_open = not (seen or waiting[vector]) or (checks and tried < at_least)
@@ -551,11 +551,11 @@ class Bisection:
 
     def _move_off_an_untestable_end(self) -> None:
         """One untestable end is taken as said, as by `git bisect`; both are no question."""
-        sides = {
+        good_and_bad = {
             EndsVerdict.GOOD_UNTESTABLE: (self.timeline.good_end, False),
             EndsVerdict.BAD_UNTESTABLE: (self.timeline.bad_end, True),
         }
-        side = sides.get(self._ends_verdict)
+        side = good_and_bad.get(self._ends_verdict)
         trusts = self.settings.trust_ends and self.settings.alone is None
         if side is None or not trusts or self.timeline.changes < 2:
             return

@@ -276,8 +276,8 @@ class Isolation:
         if pending:
             _, top = self._best_placement(left_out) or ((), 0.0)
         busy = {node for point in pending for node in as_indexes(point[NODES])} | left_out
-        asked: list[Point] = []
-        while len(asked) < n:
+        queried: list[Point] = []
+        while len(queried) < n:
             found = self._best_placement(busy)
             if found is None or found[1] < _WORTH_A_RUN * top:
                 break
@@ -285,9 +285,9 @@ class Isolation:
             top = max(top, information)
             before = self._ran.members.count(members) + self._untestable
             point = Point.of({NODES: members}, replica=before)
-            asked.append(point.fresh([*pending, *asked]))
+            queried.append(point.fresh([*pending, *queried]))
             busy.update(members)
-        return asked
+        return queried
 
     def _left_out(self) -> set[int]:
         """Alternating halves of the nodes that never ran: one is broken, the others may work."""

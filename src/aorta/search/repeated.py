@@ -132,12 +132,12 @@ class StagedSearch(ABC):
     def _advance(self) -> None:
         """To the next question that has no answer yet."""
         while self._stage is not None:
-            asked = self._stage.ask(1)
-            verdict = self.known(asked[0]) if asked else None
-            if not asked:
+            queried = self._stage.ask(1)
+            verdict = self.known(queried[0]) if queried else None
+            if not queried:
                 self._stage = next(self._program, None)
             elif verdict is not None:
-                self._stage.tell(asked[0], verdict)
+                self._stage.tell(queried[0], verdict)
             else:
                 return
 
@@ -159,36 +159,36 @@ class Interleaved:
         self.tallies: dict[str, Tally] = {cell: Tally() for cell in cells}
         self._place = place
         self._is_open = is_open
-        self._told: dict[str, set[int]] = {cell: set() for cell in cells}
+        self._recorded: dict[str, set[int]] = {cell: set() for cell in cells}
         self._refresh()
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         busy: dict[str, set[int]] = {cell: set() for cell in self.tallies}
         for point in pending:
             busy[cell_of(point)].add(point.replica)
-        asked: list[Point] = []
-        while len(asked) < n:
+        queried: list[Point] = []
+        while len(queried) < n:
             following = min(self._candidates(busy), default=None)
             if following is None:
                 break
             _, cell, number = following
             busy[cell].add(number)
-            asked.append(cell_point(cell, number))
-        return asked
+            queried.append(cell_point(cell, number))
+        return queried
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         cell = cell_of(point)
-        self._told[cell].add(point.replica)
+        self._recorded[cell].add(point.replica)
         self.tallies[cell] += verdict.tally
         self._refresh()
 
-    def told(self, cell: str) -> Collection[int]:
+    def recorded(self, cell: str) -> Collection[int]:
         """The numbers of the trials of a cell whose verdicts were used."""
-        return self._told[cell]
+        return self._recorded[cell]
 
     def wants(self, point: Point) -> bool:
         cell = cell_of(point)
-        return cell in self._open and point.replica not in self._told[cell]
+        return cell in self._open and point.replica not in self._recorded[cell]
 
     @property
     def done(self) -> bool:
@@ -214,7 +214,7 @@ class Interleaved:
 
     def _next_number(self, cell: str, busy: Collection[int]) -> int:
         number = self.tallies[cell].trials
-        while number in busy or number in self._told[cell]:
+        while number in busy or number in self._recorded[cell]:
             number += 1
         return number
 

@@ -219,8 +219,8 @@ class _Pass:
 
     def ask(self, n: int, pending: Collection[Point] = ()) -> list[Point]:
         waiting = {self._numbers(self._search.items_of(point)) for point in pending}
-        asked = self._splitting.ask(n, [numbers for numbers in waiting if numbers is not None])
-        return [self._search.point_of(self._kept(numbers)) for numbers in asked]
+        queried = self._splitting.ask(n, [numbers for numbers in waiting if numbers is not None])
+        return [self._search.point_of(self._kept(numbers)) for numbers in queried]
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         numbers = self._numbers(self._search.items_of(point))

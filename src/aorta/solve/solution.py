@@ -259,10 +259,10 @@ def _culprit(document: dict[str, Any]) -> str:
         return "not known"
     said = [f"{c['package']} {str(c['bad'])[:12]} {c.get('title') or ''}".strip() for c in culprits]
     if document["bisect_status"] == "range":
-        told = f"one of {len(said)} changes: {'; '.join(said[:3])}{'; ...' * (len(said) > 3)}"
+        recorded = f"one of {len(said)} changes: {'; '.join(said[:3])}{'; ...' * (len(said) > 3)}"
     else:
-        told = " and ".join(said)
-    return told + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
+        recorded = " and ".join(said)
+    return recorded + (f" ({100 * sure:.0f} % sure)" if sure is not None else "")
 
 
 def _bundle(document: dict[str, Any]) -> str:

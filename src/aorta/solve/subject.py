@@ -169,7 +169,7 @@ def run_command(
     mitigations: tuple[str, ...] = (),
 ) -> RunReport:
     """Up to so many trials, fewer at a failure; None: until the failure rate is known."""
-    asked = state.request
+    requested = state.request
     report = run(
         RunRequest(
             command=what.command,
@@ -178,7 +178,10 @@ def run_command(
             seen=seen,
             stop_at_failure=True,
             layers=EnvironmentLayers(
-                subject_of(asked).environment, mitigations, asked.mitigations_files, what.env
+                subject_of(requested).environment,
+                mitigations,
+                requested.mitigations_files,
+                what.env,
             ),
             oracle=oracle_of(what.oracle),
             retries=retries,

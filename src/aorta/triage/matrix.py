@@ -119,7 +119,7 @@ class MatrixRun:
                 stats=stats,
                 comparison=comparisons[cell.name],
                 speed=speed_of(stats, measured[base], threshold, is_baseline=cell.name == base),
-                numbers=sorted(self.cells.told(cell.name)),
+                numbers=sorted(self.cells.recorded(cell.name)),
                 resumed=resumed[cell.name],
             )
             for cell in plan.cells
@@ -128,7 +128,7 @@ class MatrixRun:
 
     def _documents(self, cell: PlannedCell, run_dir: Path) -> Iterator[TrialDocument]:
         """The records of the trials of a cell that were used."""
-        for number in sorted(self.cells.told(cell.name)):
+        for number in sorted(self.cells.recorded(cell.name)):
             yield read_trial(run_dir / cell.trial_file(number))
 
 

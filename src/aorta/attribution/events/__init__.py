@@ -220,10 +220,10 @@ def _end(event: Event, groups: dict[str, str]) -> Event | None:
     return replace(event, failure_class=kind, certainty=weaker, signature=kind.value, is_end=True)
 
 
-def _ranks(told: str) -> tuple[int, ...]:
+def _ranks(text: str) -> tuple[int, ...]:
     """Slurm's way to name tasks: `0,2-3`."""
     ranks: list[int] = []
-    for part in filter(None, told.replace(" ", "").split(",")):
+    for part in filter(None, text.replace(" ", "").split(",")):
         first, _, last = part.partition("-")
         if first.isdigit() and (not last or last.isdigit()):
             ranks += range(int(first), min(int(last or first), int(first) + 8192) + 1)

@@ -435,12 +435,12 @@ def chained(events: Iterable[Event]) -> tuple[Event, ...]:
         chain = open_chains.setdefault(event.who, [])
         chain.append(event)
         if not event.leads_on:
-            whole.append(_told_by(open_chains.pop(event.who)))
-    whole += [_told_by(chain) for chain in open_chains.values()]
+            whole.append(_recorded_by(open_chains.pop(event.who)))
+    whole += [_recorded_by(chain) for chain in open_chains.values()]
     return tuple(sorted(whole, key=lambda event: event.offset))
 
 
-def _told_by(chain: list[Event]) -> Event:
+def _recorded_by(chain: list[Event]) -> Event:
     """The event that says most. What is raised while a record is read is the record's fault."""
     best = max(chain, key=lambda event: (event.role is not Role.CASCADE, event.certainty.weight))
     reader = next((event for event in chain if event.pattern == LOADER_WORKER), None)

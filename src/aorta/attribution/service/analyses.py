@@ -92,13 +92,13 @@ _ANSWERS_WITHIN = 5.0  # seconds after which a path that does not answer is left
 _LOOKS_AT_ONCE = 256
 
 
-def analyse(told: Reported, jail: PathJail, no_progress_limit: int) -> Answer:
+def analyse(recorded: Reported, jail: PathJail, no_progress_limit: int) -> Answer:
     """Finding and decision of a cycle."""
-    reports = [CycleReport.model_validate_json(body) for body in told.reports]
+    reports = [CycleReport.model_validate_json(body) for body in recorded.reports]
     paths = {path for report in reports for path in report.log_paths}
     error_files = {end.error_file for report in reports for end in report.failures}
     silent = _silent(paths | {path for path in error_files if path})
-    evidence = _gather(reports, told, silent, jail)
+    evidence = _gather(reports, recorded, silent, jail)
     result = attribute(evidence, no_progress_limit=no_progress_limit)
     if silent:
         words = f"{len(silent)} of the files reported did not answer: a mount may hang"
@@ -115,7 +115,7 @@ def _silent(paths: Iterable[str]) -> set[str]:
 
 
 def _gather(
-    reports: Sequence[CycleReport], told: Reported, silent: set[str], jail: PathJail
+    reports: Sequence[CycleReport], recorded: Reported, silent: set[str], jail: PathJail
 ) -> Evidence:
     failures = {
         failure.rank: replace(_failure(failure, silent, jail), agent=report.agent)
@@ -126,7 +126,7 @@ def _gather(
     paths = {path for report in reports for path in report.log_paths}
     logs = [log for path in sorted(paths - silent) for log in _logs(path, jail)]
     at_hand = {log.rank for log in logs} - {None}  # the log itself says more than its end
-    findings = ((name, json.loads(answer).get("finding")) for name, answer in told.earlier)
+    findings = ((name, json.loads(answer).get("finding")) for name, answer in recorded.earlier)
     history = (past_cycle(finding, name) for name, finding in findings if finding)
     steps = [r.heartbeat_step for r in reports if r.heartbeat_step is not None]
     lives = [report.lifetime for report in reports if report.lifetime is not None]
@@ -182,22 +182,22 @@ class Workers:
         _context.set_forkserver_preload(["__main__", __name__])
         forkserver.ensure_running()
 
-    async def analyse(self, told: Reported) -> Answer:
+    async def analyse(self, recorded: Reported) -> Answer:
         """UNKNOWN where it takes too long, or is killed again and again."""
         async with self._turns:
             for _ in range(_ATTEMPTS):
                 try:
-                    return await self._in_a_process(told)
+                    return await self._in_a_process(recorded)
                 except TimeoutError:
                     return _no_answer(f"the analysis took longer than {_LONGEST:.0f} s")
                 except EOFError:
                     _logger.warning("the process of an analysis died in the middle of it")
         return _no_answer("the analysis was killed")
 
-    async def _in_a_process(self, told: Reported) -> Answer:
+    async def _in_a_process(self, recorded: Reported) -> Answer:
         """TimeoutError: it is not done in time; EOFError: it died."""
         receiver, sender = _context.Pipe(duplex=False)
-        arguments = (sender, told, self._jail, self._no_progress_limit)
+        arguments = (sender, recorded, self._jail, self._no_progress_limit)
         process = _context.Process(target=_run, args=arguments, daemon=True)
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
         with receiver:
@@ -367,10 +367,10 @@ class Analyses:
             if cycle.growing:
                 await asyncio.sleep(_LAST_LINES)
             read = cycle.reports
-            told = await asyncio.wrap_future(self._store.reported(key))
+            recorded = await asyncio.wrap_future(self._store.reported(key))
             self._metrics.analyses.inc()
             with self._metrics.seconds.time():
-                answer = await self._workers.analyse(told)
+                answer = await self._workers.analyse(recorded)
             if read == cycle.reports:
                 break
         return answer

@@ -52,7 +52,7 @@ class Facts:
     began: float | None = None  # when the first line of any log was written
 
     @property
-    def told_ends(self) -> list[RankEnd]:
+    def recorded_ends(self) -> list[RankEnd]:
         """As written, log by log. Exits after a launcher began to end the rest are its doing."""
         found: list[RankEnd] = []
         ending: set[ReadableLog] = set()

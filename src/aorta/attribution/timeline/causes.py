@@ -200,11 +200,11 @@ def _before(earlier: RankEnd, later: RankEnd) -> bool:
     return known and later.time - earlier.time > _SAME_MOMENT  # type: ignore[operator]
 
 
-def _outranks(from_exit: FoundCause, told: Event) -> bool:
+def _outranks(from_exit: FoundCause, event: Event) -> bool:
     """Whether a crash by signal says more than this event of the same rank."""
-    if from_exit.failure_class is FailureClass.ABORT and told.is_exception:
+    if from_exit.failure_class is FailureClass.ABORT and event.is_exception:
         return False
-    return from_exit.certainty.weight > told.certainty.weight
+    return from_exit.certainty.weight > event.certainty.weight
 
 
 def _first_of(causes: Sequence[FoundCause]) -> tuple[FoundCause, int]:
@@ -372,10 +372,10 @@ def _confirmed(cause: FoundCause, facts: Facts) -> FoundCause:
     return cause
 
 
-def with_told_ends(facts: Facts) -> Facts:
+def with_recorded_ends(facts: Facts) -> Facts:
     """The launcher's ends, completed by what launchers and schedulers wrote into the logs."""
     ends = {end.rank: end for end in facts.failures}
-    for told in facts.told_ends:
-        known = ends.get(told.rank)
-        ends[told.rank] = told if known is None else known.completed_by(told)
+    for end in facts.recorded_ends:
+        known = ends.get(end.rank)
+        ends[end.rank] = end if known is None else known.completed_by(end)
     return replace(facts, failures=tuple(ends.values()))

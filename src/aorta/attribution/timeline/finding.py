@@ -30,7 +30,7 @@ from aorta.attribution.documents import (
 from aorta.attribution.events import ANY_EXCEPTION, QUOTED, stable
 from aorta.attribution.logs import ReadableLog, line_numbers
 from aorta.attribution.timeline import FOLLOWS, Facts, FoundCause, states_a_failure, without_failure
-from aorta.attribution.timeline.causes import find_cause, with_told_ends
+from aorta.attribution.timeline.causes import find_cause, with_recorded_ends
 from aorta.core.failure import Failure, digest_of
 from aorta.core.raised import cause_of
 from aorta.core.templates import shortened
@@ -74,7 +74,7 @@ OUTLIVED = 3.0  # seconds: on a busy host ranks come to the same line that far a
 
 def conclude(facts: Facts) -> Finding:
     """The finding. What no pattern is certain of is named by the classifier."""
-    facts = with_told_ends(facts)
+    facts = with_recorded_ends(facts)
     cause, rivals = find_cause(facts)
     steps = (facts.progress.first, facts.progress.last)
     well = without_failure(facts, cause.unexplained)
@@ -171,7 +171,7 @@ def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
 
 def said(facts: Facts) -> Said:
     """What the cause says, whoever names it."""
-    return _said(find_cause(with_told_ends(facts))[0], facts)
+    return _said(find_cause(with_recorded_ends(facts))[0], facts)
 
 
 def _said(cause: FoundCause, facts: Facts) -> Said:
@@ -228,7 +228,7 @@ def _first_to_fail(cause: FoundCause, facts: Facts) -> RankEnd | None:
         return None
     if line.source.rank is not None or line.stream:
         return None
-    ends = [end for end in facts.told_ends if end.failed and not end.ended_by_launcher]
+    ends = [end for end in facts.recorded_ends if end.failed and not end.ended_by_launcher]
     if line.is_exception:
         return next((end for end in ends if end.fits_an_exception), None)
     return next((end for end in ends if end.fits(line.failure_class)), None)
@@ -314,8 +314,8 @@ def _is_taken_by_another(text: str) -> bool:
     return taken > _bytes(found["total"]) / 2 and _bytes(found["own"] or "0 B") < taken / 2
 
 
-def _bytes(told: str) -> float:
-    number, unit = told.split()
+def _bytes(text: str) -> float:
+    number, unit = text.split()
     return float(number) * 1024.0 ** "BKMGTP".index(unit[0])
 
 

@@ -66,7 +66,7 @@ def between_days(
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.interrupted:
         return _unfinished(search, answer, family, interval)
-    good, bad = _sides_in(family, interval)
+    good, bad = _good_and_bad_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
     return ContainerPair(family[good], family[bad], interval.mass, (good, bad))
 
@@ -77,7 +77,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
     days = containers.threshold_days
 
     def close_enough(found: Candidates) -> bool:
-        good, bad = _sides_in(family, found)
+        good, bad = _good_and_bad_in(family, found)
         return (day(bad) - day(good)).days <= days
 
     return GallopBack(
@@ -113,7 +113,7 @@ def _unfinished(
     findings = Findings(status=status, warnings=[words], **counted([answer]), exit_code=code)
     if interval is None:
         return findings
-    good, bad = _sides_in(family, interval)
+    good, bad = _good_and_bad_in(family, interval)
     return replace(
         findings,
         good={AXIS: good},
@@ -123,7 +123,7 @@ def _unfinished(
     )
 
 
-def _sides_in(family: Family, found: Candidates) -> tuple[str, str]:
+def _good_and_bad_in(family: Family, found: Candidates) -> tuple[str, str]:
     """The last good day and the first bad one; the first state is older than all of them."""
     days = list(family)
     return days[found.good[0] - 1], days[found.bad[0] - 1]

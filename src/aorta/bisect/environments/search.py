@@ -54,7 +54,7 @@ from aorta.workloads.startable import check_startable
 
 _RELEASES = "releases"
 _INSTALLED = "installed"
-_SIDES = {"good": "passes", "bad": "fails"}
+_GOOD_AND_BAD = {"good": "passes", "bad": "fails"}
 _NOT_SAID: Mapping[str, Any] = dict.fromkeys(("title", "author", "date", "url"))
 
 
@@ -321,7 +321,7 @@ class _Answer:
         path = search.run.path
         files = {side: path / f"{side}.txt" for side in ("good", "bad")}
         shown: dict[str, str] = {}
-        for side, what in _SIDES.items():
+        for side, what in _GOOD_AND_BAD.items():
             versions = getattr(found, side)
             write_atomically(files[side], self._listing(versions, had[side], what))
             shown[side] = self._reproduce(versions, files[side])

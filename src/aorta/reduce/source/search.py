@@ -85,7 +85,7 @@ class SourceSearch:
         self.known: dict[str, Candidate] = {}  # by digest
         self.accepted: list[Candidate] = []
         self._facts_of, self._most = facts_of, most
-        self._told: set[str] = set()  # digests
+        self._recorded: set[str] = set()  # digests
         self._refused: set[str] = set()  # edits, in this round
         self._round = 0
         self._first = Program("", TraceFacts())  # that is seen to fail
@@ -104,7 +104,7 @@ class SourceSearch:
 
     def tell(self, point: Point, verdict: Verdict) -> None:
         digest = str(point[AXIS])
-        self._told.add(digest)
+        self._recorded.add(digest)
         at = next((n for n, one in enumerate(self._waiting) if one.digest == digest), None)
         if at is None:
             return
@@ -162,7 +162,7 @@ class SourceSearch:
         """Look ahead until so many questions are wanted."""
         while len(self._waiting) < count and not self._is_over and self._found is None:
             candidate = next(self._source, None)
-            if len(self._told) + len(self._waiting) >= self._most:
+            if len(self._recorded) + len(self._waiting) >= self._most:
                 self._is_over = True
             elif candidate is None:
                 if self._waiting:
@@ -174,7 +174,7 @@ class SourceSearch:
 
     def _is_new(self, candidate: Candidate) -> bool:
         refused = bool(candidate.edit) and candidate.edit in self._refused
-        known = self._told.union(one.digest for one in self._waiting)
+        known = self._recorded.union(one.digest for one in self._waiting)
         if refused or candidate.digest in known:
             return False
         loses = self.accepted and self._holds_cause(self.accepted[0].text)

@@ -19,8 +19,8 @@ class Isolate(Stage):
         return "it runs on one node; with --executor slurm --nodes N nodes are compared"
 
     def __call__(self, state: State) -> StageResult:
-        asked, folder, first = state.request, state.folder(self.name), original(state)
-        choice = replace(asked.executor, job_per_trial=True)
+        requested, folder, first = state.request, state.folder(self.name), original(state)
+        choice = replace(requested.executor, job_per_trial=True)
         usable = [node.name for node in nodes_of(choice.resources.partition) if node.usable]
         with choice.opened() as inner:
             shared = SharedExecutor(
@@ -35,7 +35,10 @@ class Isolate(Stage):
                     world_size=choice.resources.tasks,
                     most_nodes=choice.resources.nodes,
                     layers=EnvironmentLayers(
-                        subject_of(asked).environment, (), asked.mitigations_files, first.env
+                        subject_of(requested).environment,
+                        (),
+                        requested.mitigations_files,
+                        first.env,
                     ),
                     oracle=oracle_of(first.oracle),
                     output=state.path,

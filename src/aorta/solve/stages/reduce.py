@@ -90,13 +90,13 @@ class Reduce(Stage):
 
 def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
     """What `aorta reduce` finds; the summary is written whenever it has found something smaller."""
-    asked = state.request
+    requested = state.request
     layers = EnvironmentLayers(
-        subject_of(asked).environment, mitigations_files=asked.mitigations_files
+        subject_of(requested).environment, mitigations_files=requested.mitigations_files
     )
     request = ReduceRequest(
         run_dir=folder,
-        ticket=asked.ticket,
+        ticket=requested.ticket,
         layers=layers,
         **state.how(stage, folder),
         **more,

@@ -72,7 +72,7 @@ class Reproduce(Stage):
         if wanted or seen.hits.trials > 1:
             failure["mistake"] = False  # somebody knows better, or it came and went
         if failure["mistake"] and failure["class"] in MISTAKES:
-            return _mistake(failure, seen.hits)
+            return _user_error(failure, seen.hits)
         # Trials until the failure rate is known; what earlier looks saw counts.
         report = run_command(
             state,
@@ -84,7 +84,7 @@ class Reproduce(Stage):
             seen=seen.hits,
         )
         if failure["mistake"] and report.tally.reproduced == report.tally.evidence > 0:
-            return _mistake(failure, seen.hits + HitCount.of(report.tally))
+            return _user_error(failure, seen.hits + HitCount.of(report.tally))
         failure["mistake"] = False
         return _result(state, report, failure, seen)
 
@@ -98,7 +98,7 @@ class _Seen:
     hits: HitCount  # of all looks at it
 
 
-def _mistake(failure: dict[str, Any], seen: HitCount) -> StageResult:
+def _user_error(failure: dict[str, Any], seen: HitCount) -> StageResult:
     """It failed in a way that its user can mend at once, and not by chance."""
     rate = rate_to_json(seen.hits, seen.trials)
     answer = {**failure, "rate": rate, "signature": failure["summary"]}
