@@ -228,7 +228,7 @@ _HEREDOC = re.compile(
 )
 _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
 _QUOTED = re.compile(
-    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?P<value>(?:''(?=\w)|(?!''\w).|\\\r?\n){{1,4096}}?)"
+    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?!(?P=quote))(?P<value>(?:''(?=\w)|(?!''\w).|\\\r?\n){{1,4096}}?)"
     r"(?<!(?<!\\)\\)(?!''\w)(?P=quote)"
 )
 _IN_QUOTES = (_HEREDOC, _TRIPLE, _QUOTED)

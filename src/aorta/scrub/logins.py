@@ -109,7 +109,7 @@ _RULES = (
     _login(
         r"\b(?:identified\s+(?:with\s+\S+\s+)?(?:by|as)|pragma\s+(?:re)?key|(?:with|login|encrypted)\s+password|"
         r"set\s+password\b[^'\n]*)"
-        r"\s*=?\s*N?(?:'(?P<value>(?:[^'\n]|'')+)'|\"(?P<quoted>[^\"\n]+)\")",
+        r"(?:\s*=\s*|\s+)N?(?:'(?P<value>(?:[^'\n]|'')+)'|\"(?P<quoted>[^\"\n]+)\")",
         "identified|password|pragma",
         flags=re.IGNORECASE,
     ),
