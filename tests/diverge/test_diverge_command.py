@@ -528,3 +528,18 @@ def test_the_first_gradient_that_ranks_do_not_share_is_named(tmp_path: Path) -> 
     assert report["first"]["op"] == "grad::1.weight"
     assert report["first"]["step"] == 1
     assert report["first"]["ranks"] == [0, 1]
+
+
+def test_a_factor_that_is_a_little_other_is_no_rounding(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os
+        import torch
+
+        torch.ones(64) * float(os.environ.get("SCALE", "0.125"))
+        """,
+    )
+    words = ("diverge", "--json", "--bad-set", "SCALE=0.125001", "--", *command)
+    found = aorta(*words, cwd=tmp_path).json()
+    assert (found["status"], found["first"]["op"]) == ("found", "aten::mul")

@@ -38,6 +38,9 @@ _REQUESTED = 5.0
 _OF_A_SUM = 8.0
 _PRODUCTS = re.compile(r"(ba|a)?dd(b|)m[mv]|b?m[mv]|v?dot|matmul|linear|_(scaled|grouped)_mm")
 _STEEP = re.compile(r"exp(2|m1|)|_?(log_)?softmax|pow|sinh?|cosh?|tan")
+# Relative errors of factors add up, whatever their sizes.
+_FACTORS = re.compile(r"mul|div|reciprocal|sqrt|neg|abs|_to_copy|copy|clone|cat|stack")
+_ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
 _MOST_STEEP = 30.0  # of an operation that nothing else is known of
 _SUMS = frozenset(["add", "sub", "rsub", "sum", "mean", "cumsum"])
 _NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
@@ -238,7 +241,8 @@ def _sum_length(operation: Operation) -> int:
         return 1
     sizes = [d.size for d in operation.outputs if d.size and d.dtype in EPSILON]
     read = max((math.prod(shape) for shape in shapes), default=1)
-    rows = max((shape[-1] for shape in shapes if shape), default=1)
+    by_rows = not operation.op.startswith("aten::") or _ROW_BY_ROW.search(name)
+    rows = max((shape[-1] for shape in shapes if shape), default=1) if by_rows else 1
     return max(1, read // min(sizes, default=read or 1), rows)
 
 
@@ -258,7 +262,7 @@ def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
         steep = max(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in read)
     elif name in _SUMS:
         steep = largest / out
-    else:
+    elif not _FACTORS.fullmatch(name):
         steep = min(largest / out, _MOST_STEEP)
     return max(1.0, steep)
 

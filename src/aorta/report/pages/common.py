@@ -1,6 +1,7 @@
 """Shared by pages: state of a run, its trials, legends; rates with intervals, counts, factors."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from aorta.core.durations import show_duration
@@ -148,6 +149,8 @@ def own_words_page(
     tone: Tone | None = None,
 ) -> Page:
     """The page of a result whose `summary` begins with the answer. `tone`: else by its status."""
+    if result.text("status") not in {"", "partial"}:
+        run = replace(run, state="done")  # the page is written before the run says its last word
     answer, *rest = [str(line) for line in result.array("summary")] or [_so_far(run)]
     if answer.endswith(":") and rest:
         answer = f"{answer} {rest.pop(0).strip()}"
