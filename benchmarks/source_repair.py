@@ -7,47 +7,19 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
+from aorta.reduce.source import repair
 from aorta.reduce.source.repair import Fix
-from aorta.reduce.source.tree import blocks_of, root_of, tail, written
+from aorta.reduce.source.tree import root_of, tail
 
 
 def repaired(script: str, fixes: Sequence[Fix]) -> str | None:
-    """The script with what was wrong put right; None where it holds nothing of that."""
-    tree = ast.parse(script)
-    found = [_put_right(tree, fix) for fix in fixes]
-    return written(tree) if any(found) else None
+    return repair.repaired(script, fixes, _WhateverTheNames)
 
 
-def _put_right(tree: ast.Module, fix: Fix) -> bool:
-    for wrong, right in fix:
-        put = _PutRight(wrong, right)
-        mended = put.visit(deepcopy(tree))
-        alone = isinstance(wrong[0], (ast.Constant, ast.Name))
-        if put.places and not (alone and put.places > 1):
-            tree.body = mended.body
-            return True
-    return False
-
-
-class _PutRight(ast.NodeTransformer):
+class _WhateverTheNames(repair.PutRight):
     """Puts `right`, with the variables as they are called there, wherever `wrong` stands."""
 
-    def __init__(self, wrong: Sequence[ast.AST], right: Sequence[ast.AST]) -> None:
-        self.wrong, self.right = wrong, right
-        self.places = 0
-
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(self.wrong[0], ast.stmt):
-            for block in blocks_of(node):
-                for at in range(len(block) - len(self.wrong), -1, -1):
-                    run = block[at : at + len(self.wrong)]
-                    if (new := self._instead_of(run)) is not None:
-                        block[at : at + len(run)] = new
-        elif isinstance(node, ast.expr) and (new := self._instead_of([node])) is not None:
-            return new[0]
-        return self.generic_visit(node)
-
-    def _instead_of(self, nodes: Sequence[ast.AST]) -> list[Any] | None:
+    def instead_of(self, nodes: Sequence[ast.AST]) -> list[Any] | None:
         called: dict[str, ast.AST] = {}
         pairs = zip(self.wrong, nodes, strict=True)
         if not all(_is_alike(wrong, node, called) for wrong, node in pairs):

@@ -98,14 +98,15 @@ def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ..
 def _request(
     pids: Mapping[int, int], number: int, answered: Callable[[int], bool], deadline: float
 ) -> None:
-    """Send every rank the signal and wait until all have answered."""
-    waiting = dict(pids)
-    for pid in pids.values():
+    """Send every rank the signal and wait until all that got it have answered."""
+    waiting = set()
+    for rank, pid in pids.items():
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+            waiting.add(rank)
     while waiting and time.monotonic() < deadline:
         time.sleep(_QUIET_FILE)
-        waiting = {rank: pid for rank, pid in waiting.items() if not answered(rank)}
+        waiting = {rank for rank in waiting if not answered(rank)}
 
 
 def _is_complete(stacks: Path) -> bool:

@@ -121,7 +121,8 @@ def distributions(paths: Sequence[str]) -> Iterator[Distribution]:
         if name and name not in seen:
             seen.add(name)
             line = _line(name, found.version, found.read_text("direct_url.json"))
-            python = metadata["Requires-Python"] if "Requires-Python" in metadata else None  # noqa: SIM401
+            key = "Requires-Python"
+            python = metadata[key] if key in metadata else None  # noqa: SIM401
             yield Distribution(name, found.version, line, found.requires or (), python)
 
 

@@ -58,7 +58,8 @@ _JOINS = {
     join: re.compile(rf"(?P<closed>(?:{_QUOTE}|[\]\\*]){{0,4}})(?P<join>{pattern})")
     for join, pattern in {
         Join.ASSIGNED: rf"{_SPACE}{{0,60}}(?::{_SPACE}*{_TYPE}{_SPACE}*="
-        rf"(?={_SPACE}*[bruf]{{0,2}}{_QUOTE})|=>|[:?+!]{{0,3}}={{1,3}}|(?<=\s)[.]{{4,}}(?=\s)|\uff1a|\uff1d)[*]{{0,2}}"
+        rf"(?={_SPACE}*[bruf]{{0,2}}{_QUOTE})|=>|[:?+!]{{0,3}}={{1,3}}|"
+        rf"(?<=\s)[.]{{4,}}(?=\s)|\uff1a|\uff1d)[*]{{0,2}}"
         rf"{_SPACE}*",
         Join.LABELLED: rf"(?:{_SPACE}#?[0-9]{{1,2}})?{_SPACE}{{0,8}}:[*]{{0,2}}{_SPACE}*",
         Join.CELL: rf"{_SPACE}{{0,60}}{_BAR}{_SPACE}{{1,8}}",
@@ -228,7 +229,8 @@ _HEREDOC = re.compile(
 )
 _TRIPLE = re.compile(r"[bruf]{0,2}(?P<quote>\"\"\"|''')\s*(?P<value>(?s:.{1,4096}?))\s*(?P=quote)")
 _QUOTED = re.compile(
-    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?!(?P=quote))(?P<value>(?:''(?=\w)|(?!''\w).|\\\r?\n){{1,4096}}?)"
+    rf"[bruf@$]{{0,2}}(?P<quote>{_QUOTE})(?!(?P=quote))"
+    r"(?P<value>(?:''(?=\w)|(?!''\w).|\\\r?\n){1,4096}?)"
     r"(?<!(?<!\\)\\)(?!''\w)(?P=quote)"
 )
 _IN_QUOTES = (_HEREDOC, _TRIPLE, _QUOTED)

@@ -36,7 +36,8 @@ _COMMANDS = _login(
     r"|\bsnmp\w+\b[^\n]{0,200}?\s-[AX]\s+[\"']?(?P<snmp>[^\s\"']+)"
     r"(?:[^\n]{0,80}?\s-[AX]\s+[\"']?(?P<snmp_too>[^\s\"']+))?"
     r"|\becho\s+[\"']?(?P<echoed>[^\s\"'|]+)[\"']?\s*\|\s*(?:sudo\s+-S|\w+\s+login|\S*passwd)",
-    "oathtool|curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|sudo|"
+    "oathtool|curl|ldap|sshpass|login|mysql|mariadb|redis-cli|http|add_user|change_password|pass:|"
+    "sudo|"
     "openssl|ssh-keygen|passwd|mc alias|mc config|zip|0z|net use|securestring|snmp",
 )
 _RULES = (
@@ -107,7 +108,8 @@ _RULES = (
         flags=re.MULTILINE,
     ),
     _login(
-        r"\b(?:identified\s+(?:with\s+\S+\s+)?(?:by|as)|pragma\s+(?:re)?key|(?:with|login|encrypted)\s+password|"
+        r"\b(?:identified\s+(?:with\s+\S+\s+)?(?:by|as)|pragma\s+(?:re)?key|"
+        r"(?:with|login|encrypted)\s+password|"
         r"set\s+password\b[^'\n]*)"
         r"(?:\s*=\s*|\s+)N?(?:'(?P<value>(?:[^'\n]|'')+)'|\"(?P<quoted>[^\"\n]+)\")",
         "identified|password|pragma",

@@ -196,8 +196,9 @@ def _stood_waiting(rank: int | None, facts: Facts) -> bool:
 
 
 def _before(earlier: RankEnd, later: RankEnd) -> bool:
-    known = earlier.time is not None and later.time is not None
-    return known and later.time - earlier.time > _SAME_MOMENT  # type: ignore[operator]
+    if earlier.time is None or later.time is None:
+        return False
+    return later.time - earlier.time > _SAME_MOMENT
 
 
 def _outranks(from_exit: FoundCause, event: Event) -> bool:
@@ -260,8 +261,9 @@ def _is_ours(event: Event, facts: Facts) -> bool:
     node = event.node.partition(".")[0] if event.node else None
     if nodes and node is not None and node not in nodes and event.rank is None:
         return False
-    known = event.time is not None and facts.began is not None
-    return not (known and event.time < facts.began - _BEFORE_IT_BEGAN)  # type: ignore[operator]
+    if event.time is None or facts.began is None:
+        return True
+    return event.time >= facts.began - _BEFORE_IT_BEGAN
 
 
 def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:

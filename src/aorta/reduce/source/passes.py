@@ -86,7 +86,11 @@ def without_effect(program: Program, tree: ast.Module) -> None:
     left = len(every) + 1
     while len(statements(tree)) < left:
         left, read = len(statements(tree)), names_read(tree)
-        keep_if(tree, lambda n, read=read: id(n) in kept or _has_effect(n, read))  # type: ignore[misc]
+        keep_if(tree, partial(_is_needed, kept, read))
+
+
+def _is_needed(kept: set[int], read: set[str], node: ast.stmt) -> bool:
+    return id(node) in kept or _has_effect(node, read)
 
 
 def _has_effect(node: ast.stmt, read: set[str]) -> bool:

@@ -91,42 +91,48 @@ def _run(old: list[ast.AST], new: list[ast.AST]) -> Level:
     return old[first:last], new[first_new:last_new]
 
 
-def repaired(script: str, fixes: Sequence[Fix]) -> str | None:
+class PutRight(ast.NodeTransformer):
+    """Puts `right` wherever `wrong` stands."""
+
+    def __init__(self, wrong: Sequence[ast.AST], right: Sequence[ast.AST]) -> None:
+        self.wrong, self.right = wrong, right
+        self.places = 0
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(self.wrong[0], ast.stmt):
+            for block in blocks_of(node):
+                for at in range(len(block) - len(self.wrong), -1, -1):
+                    run = block[at : at + len(self.wrong)]
+                    if (new := self.instead_of(run)) is not None:
+                        block[at : at + len(run)] = new
+        elif isinstance(node, ast.expr) and (new := self.instead_of([node])) is not None:
+            return new[0]
+        return self.generic_visit(node)
+
+    def instead_of(self, nodes: Sequence[ast.AST]) -> list[Any] | None:
+        """What takes their place; None where they are not what was wrong."""
+        if _text(nodes) != _text(self.wrong):
+            return None
+        self.places += 1
+        return [deepcopy(node) for node in self.right]
+
+
+def repaired(script: str, fixes: Sequence[Fix], put_right: type[PutRight] = PutRight) -> str | None:
     """The script with what was wrong put right; None where it holds nothing of that."""
     tree = ast.parse(script)
-    found = [_put_right(tree, fix) for fix in fixes]
+    found = [_put_right(tree, fix, put_right) for fix in fixes]
     return written(tree) if any(found) else None
 
 
-def _put_right(tree: ast.Module, fix: Fix) -> bool:
+def _put_right(tree: ast.Module, fix: Fix, put_right: type[PutRight]) -> bool:
     for wrong, right in fix:
-        put = _PutRight(wrong, right)
+        put = put_right(wrong, right)
         mended = put.visit(deepcopy(tree))
         alone = isinstance(wrong[0], (ast.Constant, ast.Name))
         if put.places and not (alone and put.places > 1):
             tree.body = mended.body
             return True
     return False
-
-
-class _PutRight(ast.NodeTransformer):
-    """Puts `right` wherever `wrong` stands."""
-
-    def __init__(self, wrong: Sequence[ast.AST], right: Sequence[ast.AST]) -> None:
-        self.wrong, self.right = _text(wrong), right
-        self.is_statement, self.length = isinstance(wrong[0], ast.stmt), len(wrong)
-        self.places = 0
-
-    def visit(self, node: ast.AST) -> Any:
-        for block in blocks_of(node) if self.is_statement else ():
-            for at in range(len(block) - self.length, -1, -1):
-                if _text(block[at : at + self.length]) == self.wrong:
-                    self.places += 1
-                    block[at : at + self.length] = deepcopy(self.right)  # type: ignore[arg-type]
-        if isinstance(node, ast.expr) and not self.is_statement and _text([node]) == self.wrong:
-            self.places += 1
-            return deepcopy(self.right[0])
-        return self.generic_visit(node)
 
 
 def _text(nodes: Sequence[ast.AST]) -> list[str]:

@@ -101,7 +101,9 @@ class Observer:
 
         def on_start(code: CodeType, _offset: int) -> Any:
             file = self.user_file(code.co_filename)
-            return self.on_begin(file, sys._getframe(1)) if file else monitoring.DISABLE  # noqa: SLF001
+            if not file:
+                return monitoring.DISABLE
+            return self.on_begin(file, sys._getframe(1))  # noqa: SLF001
 
         def on_line(code: CodeType, line: int) -> Any:
             file = self.user_file(code.co_filename)
