@@ -438,3 +438,9 @@ def test_codes_of_a_logger_tell_failures_apart() -> None:
     assert same_failure(ended(logged('"E1017"')), ended(logged('"E1017"').replace("5531", "77")))
     assert not same_failure(ended(logged('"E1017"')), ended(logged('"E1023"')))
     assert not same_failure(ended(logged("17")), ended(logged("23")))
+
+
+def test_words_with_a_slash_between_them_are_no_folder() -> None:
+    one, other = (template(f"ValueError: bad ratio '{ratio}'") for ratio in ("p/q", "z/q"))
+    assert one != other
+    assert template("cannot open data/rows.csv") == template("cannot open /srv/job/rows.csv")

@@ -256,8 +256,8 @@ def test_a_verdict_says_how_long_its_trials_took_and_errors_took_nothing(tmp_pat
     ending, seen = drive(search, executor, tmp_path, KOfN(2, 2))
     assert [search.verdicts[point].seconds for point in points] == [1.0, None]
     assert [search.verdicts[point].tally.trials for point in points] == [2, 3]
-    settled = [e for e in seen if isinstance(e, events.PointDecided)]
-    assert [e.best for e in settled] == [points[0], points[0]]
+    decided = [e for e in seen if isinstance(e, events.PointDecided)]
+    assert [e.best for e in decided] == [points[0], points[0]]
     assert isinstance(seen[0], events.RunStarted)
     assert seen[-1] == events.RunEnded(ending)
 

@@ -74,7 +74,8 @@ _ACCIDENTS = re.compile(
     )
 )
 _URL = re.compile(r"\b[a-z]+://[^\s'\"<>)\]]+")
-_FOLDERS = re.compile(r"(?<![\w.])(?:[\w.~+-]*/)+(?=[\w.+-])")
+# `n/a`, `and/or` and `tokens/s` are words, and no folders.
+_FOLDERS = re.compile(r"(?<![\w.])(?![\w+-]+/[\w+-]+(?![\w+/-]|\.\w))(?:[\w.~+-]*/)+(?=[\w.+-])")
 _RANK = re.compile(r"^\s*\[?(?:rank|default)\s*\d+\]?\s*:\s*")
 _GLOG = re.compile(r"^[EWIF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ")
 _TENSOR = re.compile(

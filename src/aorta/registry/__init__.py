@@ -1,5 +1,5 @@
 """Names and what they stand for: mitigations, environments, workloads.
 
 A name is built in, from an entry point, or from a sidecar file; one defined twice is refused,
-whoever defined it. Data and lookup only; the value of a variable is never repeated.
+whichever package does so. Data and lookup only; the value of a variable is never repeated.
 """
