@@ -43,7 +43,7 @@ class Numbering:
 
     def __init__(self) -> None:
         self.facts: list[Any] = []
-        self.held_bytes = 0
+        self.held_bytes = self.most_held_bytes = 0
 
     def number_of(self, _key: object, facts: list[Any]) -> int:
         self.facts.append(facts)

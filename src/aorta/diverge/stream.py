@@ -3,7 +3,6 @@
 import json
 import math
 from array import array
-from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,7 +61,8 @@ _RECORD = (1 << 40) - 1  # the bits of a writer that say which record it is; abo
 class Operation:
     """One operation of one rank. `inputs` are, for each tensor it read, the results of the
     operations that wrote it; `input_shapes` say which part of that memory it read: shape, type and
-    offset. An operation on a list of tensors is one for each of its elements.
+    offset. What it writes over in part is an input that nobody wrote. An operation on a list of
+    tensors is one for each of its elements.
     """
 
     index: int  # among all of its stream
@@ -82,6 +82,12 @@ class Operation:
     @property
     def is_of_list(self) -> bool:
         return self.op.startswith(_OF_LISTS)
+
+    @property
+    def writes_at(self) -> tuple[int, ...]:
+        """Where in its memory is what it writes over in part."""
+        read = zip(self.inputs, self.input_shapes, strict=False)
+        return tuple(at for writers, (_, _, at) in read if not writers)
 
     @cached_property
     def place(self) -> tuple[int, str, str, str]:
@@ -118,7 +124,7 @@ class Stream:
 
 def read_streams(directory: Path) -> list[Stream]:
     """The streams of all ranks of one run, by rank. A launcher beside ranks is none of them."""
-    read = [_read(path) for path in sorted(directory.glob("stream-*.jsonl"))]
+    read = [_read(path) for path in sorted(directory.glob("stream-*"))]
     found = [(rank, stream) for rank, stream in read if stream.operations]
     ranked = [(rank, stream) for rank, stream in found if rank is not None]
     longest: dict[int, Stream] = {}
@@ -132,16 +138,19 @@ def read_streams(directory: Path) -> list[Stream]:
 def _read(path: Path) -> tuple[int | None, Stream]:
     end: Mapping[str, Any] = {}
     reader = _Reader()
-    with path.open(encoding="utf-8") as file:
-        for line in file:
+    with path.open("rb") as file:
+        while line := file.readline():
             try:
                 found = json.loads(line)
             except ValueError:
                 break  # the last line of a process that was killed
             if "end" in found:
                 end = found
-            else:
-                reader.read(found)
+                continue
+            records, numbers = (file.read(length) for length in found["bytes"])
+            if len(numbers) < found["bytes"][1]:
+                break  # likewise
+            reader.read(found, records, numbers)
     stream = Stream(
         rank=reader.rank or 0,
         operations=tuple(reader.operations),
@@ -162,15 +171,15 @@ class _Reader:
         self._first: dict[int, int] = {}  # operation of a record
         self._lists: set[int] = set()  # records with one operation for each of their results
 
-    def read(self, line: Mapping[str, Any]) -> None:
+    def read(self, line: Mapping[str, Any], numbers_of_records: bytes, of_digests: bytes) -> None:
         self.rank = self.rank if line["rank"] is None else line["rank"]
         self.shared += line["new"]
-        numbers = memoryview(a2b_base64(line["numbers"]))
+        numbers = memoryview(of_digests)
         at, begins = 0, {}
         for lot, width in line["widths"]:
             begins[lot] = at
             at += 8 * width
-        records, at, number = array("q", a2b_base64(line["records"])), 0, line["first"]
+        records, at, number = array("q", numbers_of_records), 0, line["first"]
         while at < len(records):
             ends = at + 4 + records[at + 2] + records[at + 3]
             self._add(number, records[at:ends], numbers, begins)

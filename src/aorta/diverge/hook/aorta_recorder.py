@@ -1,8 +1,9 @@
 """Lives in the recorded process: a digest of every operation's result, the user's code untouched.
 
 Loaded by file, since Aorta need not be installed there: standard library only, torch once the user
-imports it. `stream-<pid>.jsonl` has a line for some hundred records; what they share (places,
-shapes) stands there once and is a number from then on.
+imports it. `stream-<pid>` has a line of JSON for some hundred records, and behind it their numbers
+as they lie in memory; what they share (places, shapes) stands there once and is a number from then
+on.
 """
 
 import atexit
@@ -14,18 +15,17 @@ import random
 import sys
 import sysconfig
 from array import array
-from binascii import b2a_base64
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TextIO
+from typing import Any, BinaryIO, ClassVar
 
 SAMPLES = 16
 # Samples further apart than that are moved by one each: else those of a matrix are of one column.
 ONE_COLUMN = 4
 SMALL = 32  # elements: such a tensor is written down whole
 _PENDING = 512  # records between two fetches from the device
-_HELD_BYTES = 512 * 2**20  # of copies, as the doubles they become, that wait for a fetch
+_HELD_BYTES = 512 * 2**20  # of copies that wait for a fetch; on a large GPU more
 Place = tuple[str, str, str, int]  # phase, module, file, line
 Widths = list[tuple[int, int]]  # of each lot in a batch: its number, how many doubles are in it
 Written = int | list[int]  # by which record, or by which in parts
@@ -61,7 +61,7 @@ class Recorder:
         self.count = 0
         self._truncated = False
         self.is_on = settings.first_step == 0  # this step is recorded, and there is room
-        self.held_bytes = 0  # of copies that wait for the next flush
+        self.held_bytes, self.most_held_bytes = 0, _HELD_BYTES  # of copies that wait for a flush
         self._numbers: dict[Hashable, int] = {}
         self._defined: list[object] = []
         self._defined_before = 0  # that are in the file
@@ -72,9 +72,10 @@ class Recorder:
         # writers are a list that is shared, -1 the first of those.
         self._pending: list[int] = []
         self._first = 0  # of the records that are pending
-        # What is to be written: the line, its numbers of no tensor, what gives the others.
-        self._summed_up: tuple[dict[str, Any], bytes, Callable[[], bytes]] | None = None
-        self._file: TextIO | None = None
+        # What is to be written: the line, the records and its numbers of no tensor, what gives the
+        # others.
+        self._summed_up: tuple[dict[str, Any], bytes, bytes, Callable[[], bytes]] | None = None
+        self._file: BinaryIO | None = None
 
     def note(self, words: str) -> None:
         self._notes.add(words)
@@ -106,7 +107,7 @@ class Recorder:
         pending += read
         pending += given
         self.count += 1
-        if self.count - self._first >= _PENDING or self.held_bytes > _HELD_BYTES:
+        if self.count - self._first >= _PENDING or self.held_bytes > self.most_held_bytes:
             self.flush()
             if self.count >= self.settings.most:
                 self._truncated, self.is_on = True, False
@@ -131,10 +132,10 @@ class Recorder:
         line = {
             "rank": rank(),
             "first": self._first,
-            "records": _base64(array("q", self._pending).tobytes()),
             "widths": [(-1, len(self._own)), *widths],
         }
-        self._summed_up = (line, self._own.tobytes(), fetch)
+        records = array("q", self._pending).tobytes()
+        self._summed_up = (line, records, self._own.tobytes(), fetch)
         self._pending, self._first, self.held_bytes = [], self.count, 0
         self._own = array("d")
         if not waits:
@@ -143,17 +144,19 @@ class Recorder:
     def _write_summed_up(self) -> None:
         if self._summed_up is None:
             return
-        (line, own, fetch), self._summed_up = self._summed_up, None
+        (line, records, own, fetch), self._summed_up = self._summed_up, None
         new = self._defined[self._defined_before :]
         self._defined_before = len(self._defined)
-        self._write({**line, "new": new, "numbers": _base64(own + fetch())})
+        numbers = own + fetch()
+        lengths = [len(records), len(numbers)]
+        self._write({**line, "new": new, "bytes": lengths}, records + numbers)
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: dict[str, Any], numbers: bytes = b"") -> None:
         if self._file is None:
-            path = Path(self.settings.out) / f"stream-{os.getpid()}.jsonl"
+            path = Path(self.settings.out) / f"stream-{os.getpid()}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("w", encoding="utf-8")
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            self._file = path.open("wb")
+        self._file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n" + numbers)
         self._file.flush()
 
     def close(self) -> None:
@@ -163,11 +166,6 @@ class Recorder:
         self.flush()
         self._write_summed_up()
         self._write({"end": True, "truncated": self._truncated, "notes": sorted(self._notes)})
-
-
-def _base64(numbers: bytes) -> str:
-    """To spell them out takes longer than everything else does."""
-    return b2a_base64(numbers, newline=False).decode()
 
 
 def begin(settings: RecorderSettings) -> Recorder:

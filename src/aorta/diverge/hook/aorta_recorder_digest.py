@@ -5,8 +5,10 @@ but the largest a sum weighted by place.
 """
 
 import ctypes
+import math
 import sys
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,59 +24,115 @@ _ROW = 256  # elements that are summed up before the sums are
 # with fewer a GPU adds up a row in another order: the last bit would tell what else was fetched
 _ROWS = 16
 _WEIGHTS = 1021
+_ROOM = 1 << 16  # numbers for which a lot has room at first
+# Of a GPU's memory, what may wait there to be summed up.
+_SHARE_OF_A_GPU = 128
 
 
 class _Lot:
-    """Results of one device and type that are summed up together, by one of the functions below."""
+    """Results of one device that are summed up together, copied one behind the other as doubles:
+    the program may write over them before they are fetched.
+    """
 
-    def __init__(self, number: int, device: Any, sum_up: Callable[..., Any]) -> None:
+    def __init__(self, number: int, device: Any, sum_up: "_SumUp") -> None:
         self.number, self.device, self._sum_up = number, device, sum_up
-        self._is_large = sum_up is _of_large
-        self.copies: list[Any] = []
-        self.kinds: list[TensorKind] = []
+        self.sizes: list[int] = []
+        self.width = 0  # of the numbers that come of them
+        self._used = self._size = 0
+        # What is in the one is summed up while the other is filled, perhaps in another stream.
+        self._room = self._other_room = self._empty(0)
+
+    def _empty(self, size: int) -> Any:
+        with torch.inference_mode(False):  # else nothing could be written there outside of it
+            return torch.empty(size, dtype=torch.float64, device=self.device)
+
+    def _begin_of(self, size: int) -> int:
+        begin = self._used
+        self._used = end = begin + size
+        if end > self._size:
+            _synchronize(self.device)  # copies may have been made in any stream
+            self._size = max(_ROOM, end, 2 * begin)
+            larger = self._empty(self._size)
+            larger[:begin].copy_(self._room[:begin])
+            self._room = larger
+        return begin
 
     def add(self, tensor: Any, kind: "TensorKind") -> None:
-        """A copy: the program may write over it before it is fetched."""
-        self.kinds.append(kind)
+        self.sizes.append(kind.size)
+        self.width += kind.count
         if kind.convert is not None:
             tensor = kind.convert(tensor)
-        if self._is_large:
-            self.copies.append(_statistics(tensor))
-        else:
-            self.copies.append(tensor.clone() if tensor.is_contiguous() else tensor.contiguous())
+        self._copy(tensor, kind)
+
+    def _copy(self, tensor: Any, kind: "TensorKind") -> None:
+        begin = self._begin_of(kind.size)
+        self._room.as_strided(kind.shape, kind.strides, begin).copy_(tensor)
 
     def add_all(self, tensors: Sequence[Any], kinds: "Sequence[TensorKind]") -> None:
-        """With one launch, where they may be copied as they are."""
-        if len(tensors) == 1 or self._is_large or kinds[0].convert is not None:
+        """With two launches, where they may be copied as they are."""
+        if len(tensors) == 1 or kinds[0].convert is not None:
             for tensor, kind in zip(tensors, kinds, strict=True):
                 self.add(tensor, kind)
             return
-        self.copies.append(torch._C._nn.flatten_dense_tensors(tensors))
-        self.kinds += kinds
+        self.sizes += [kind.size for kind in kinds]
+        self.width += sum([kind.count for kind in kinds])
+        flat = torch._C._nn.flatten_dense_tensors(tensors)
+        begin = self._begin_of(len(flat))
+        self._room.narrow(0, begin, len(flat)).copy_(flat)
 
     def summed_up(self) -> Any:
         """All numbers of all its results, one behind the other, as doubles on the device."""
-        return self._sum_up(self.copies, [kind.size for kind in self.kinds])
+        copied, sizes = self._room[: self._used], self.sizes
+        self._used, self.sizes, self.width = 0, [], 0
+        self._room, self._other_room = self._other_room, self._room
+        self._size = len(self._room)
+        return self._sum_up(copied, sizes)
 
 
-def _doubles(copies: list[Any]) -> Any:
-    return torch._C._nn.flatten_dense_tensors(copies).to(torch.float64)
+class _LargeLot(_Lot):
+    """Of large results, summed up at once: copies of them would be a lot of memory."""
+
+    def __init__(self, number: int, device: Any) -> None:
+        super().__init__(number, device, _of_small)
+        self._statistics: list[tuple[Any, ...]] = []
+
+    def _copy(self, tensor: Any, _kind: "TensorKind") -> None:
+        self._statistics.append(_statistics(tensor))
+
+    def add_all(self, tensors: Sequence[Any], kinds: "Sequence[TensorKind]") -> None:
+        for tensor, kind in zip(tensors, kinds, strict=True):
+            self.add(tensor, kind)
+
+    def summed_up(self) -> Any:
+        found, self._statistics = self._statistics, []
+        self.sizes, self.width = [], 0
+        sums = torch.stack([one for sums, _ in found for one in sums]).view(len(found), 2)
+        samples = torch.cat([one for _, samples in found for one in samples]).to(torch.float64)
+        return torch.cat([sums, samples.view(len(found), 2 + SAMPLES)], 1).reshape(-1)
 
 
-def _of_small(copies: list[Any], _sizes: list[int]) -> Any:
-    return _doubles(copies)
+# From what was copied and the size of each tensor in it to the numbers of all.
+_SumUp = Callable[[Any, list[int]], Any]
 
 
-def _of_ragged(copies: list[Any], sizes: list[int]) -> Any:
-    flat = _doubles(copies)
-    lengths, starts, samples = _segments(sizes, flat.device)
+def _synchronize(device: Any) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _of_small(flat: Any, _sizes: list[int]) -> Any:
+    return flat
+
+
+def _of_ragged(flat: Any, sizes: list[int]) -> Any:
+    lengths, starts, places = _segments(sizes, flat.device)
+    samples = flat[places]
     weighed = flat * _weights(starts, lengths, len(flat))
-    return _rows((flat * flat, flat, flat, flat, weighed), flat[samples], lengths)
+    return _rows((flat * flat, flat, flat, flat, weighed), samples, lengths)
 
 
-def _of_even(copies: list[Any], sizes: list[int]) -> Any:
+def _of_even(flat: Any, sizes: list[int]) -> Any:
     """Of sizes that are whole rows: first the rows, on which all of a GPU works at once."""
-    flat = _doubles(copies)
     lengths, starts, places = _segments(sizes, flat.device)
     samples = flat[places]
     rows, lengths = flat.view(-1, _ROW), lengths // _ROW
@@ -85,14 +143,15 @@ def _of_even(copies: list[Any], sizes: list[int]) -> Any:
     return _rows((squares, totals, low, high, weighed), samples, lengths)
 
 
-def _segments(sizes: list[int], device: Any) -> list[Any]:
+def _segments(sizes: list[int], device: Any) -> tuple[Any, Any, Any]:
     """Lengths, starts and places of samples, found out on the CPU: each would be a launch."""
     lengths = torch.tensor(sizes, device="cpu")
     starts = lengths.cumsum(0) - lengths
     strides = lengths // SAMPLES
     strides -= (strides > ONE_COLUMN).long()
-    samples = starts[:, None] + strides[:, None] * torch.arange(SAMPLES, device="cpu")
-    return [one.to(device, non_blocking=True) for one in (lengths, starts, samples)]
+    samples = starts + strides * torch.arange(SAMPLES, device="cpu")[:, None]
+    found = torch.cat([lengths[None], starts[None], samples]).to(device, non_blocking=True)
+    return found[0], found[1], found[2:].T
 
 
 def _weights(starts: Any, lengths: Any, size: int) -> Any:
@@ -104,6 +163,7 @@ def _weights(starts: Any, lengths: Any, size: int) -> Any:
 
 def _rows(values: tuple[Any, ...], samples: Any, lengths: Any) -> Any:
     """Squares, numbers, lowest, highest and weighed of all tensors, to the digest of each."""
+    # Each by itself: what has two dimensions a GPU goes through one number after the other.
     norms, totals, lows, highs, weighed = (
         torch.segment_reduce(value, how, lengths=lengths, unsafe=True)
         for value, how in zip(values, ("sum", "sum", "min", "max", "sum"), strict=True)
@@ -124,50 +184,50 @@ def _statistics(tensor: Any) -> tuple[Any, ...]:
     return sums, samples
 
 
-def _of_large(copies: list[Any], _sizes: list[int]) -> Any:
-    count = len(copies)
-    sums = torch.stack([one for sums, _ in copies for one in sums]).view(count, 2)
-    samples = torch.cat([one for _, samples in copies for one in samples])
-    return torch.cat([sums, samples.to(torch.float64).view(count, 2 + SAMPLES)], 1).reshape(-1)
-
-
 class TensorKind:
     """What follows from shape, type and device alone, for all tensors that share them."""
 
-    __slots__ = ("bytes", "convert", "count", "lot", "number", "size")
+    __slots__ = ("bytes", "convert", "count", "dtype", "lot", "number", "shape", "size", "strides")
 
-    def __init__(self, recorder: Recorder, tensor: Any, lots: "dict[Any, _Lot]") -> None:
-        dtype, device = tensor.dtype, tensor.device
-        name = str(dtype).removeprefix("torch.")
-        self.size = size = tensor.numel() * (2 if dtype.is_complex else 1)
-        self.bytes = 8 * size  # of a copy, as the doubles they become
-        sum_up: Any = None
-        self.count = _NUMBERS + 1
-        is_plain = tensor.layout is torch.strided and not tensor.is_meta
-        if size == 0 or not is_plain or name.startswith("q"):  # quantized
-            self.count = 0
-        elif size <= SMALL:
-            sum_up, self.count = _of_small, size
-        elif size >= _LARGE.get(device.type, _LARGE_ELSEWHERE):
-            sum_up, self.count, self.bytes = _of_large, _NUMBERS, 0
-        elif size % _ROW == 0 and size >= _ROW * _ROWS:
-            sum_up = _of_even
-        else:
-            sum_up = _of_ragged
-        self.lot: _Lot | None = None
-        if sum_up is not None:
-            new = _Lot(len(lots), device, sum_up)
-            self.lot = lots.setdefault((device, dtype, sum_up), new)
+    def __init__(self, recorder: Recorder, tensor: Any, lots: "_Lots") -> None:
+        self.dtype, device = tensor.dtype, tensor.device
+        name = str(self.dtype).removeprefix("torch.")
         self.convert: Callable[[Any], Any] | None = None
         if name.startswith("float8"):
             self.convert = torch.Tensor.float  # little is computed in eight bits
-        elif dtype.is_complex:
+        elif self.dtype.is_complex:
             self.convert = lambda one: torch.view_as_real(one.detach().resolve_conj())
+        # Of the copy, which is a tensor with one element behind the other.
+        self.shape = [*tensor.shape, 2] if self.dtype.is_complex else [*tensor.shape]
+        self.size = math.prod(self.shape)
+        self.strides = [math.prod(self.shape[place + 1 :]) for place in range(len(self.shape))]
+        self.bytes = 8 * self.size
+        self.lot: _Lot | None = None
+        self.count = 0
+        is_plain = tensor.layout is torch.strided and not tensor.is_meta
+        if self.size and is_plain and not name.startswith("q"):  # quantized
+            sum_up, self.count = _way_to_sum_up(self.size, device)
+            number = len(lots)
+            new = _LargeLot(number, device) if sum_up is None else _Lot(number, device, sum_up)
+            self.lot = lots.setdefault((device, sum_up), new)
+            if sum_up is None:
+                self.bytes = 0
         lot = None if self.lot is None else self.lot.number
         facts = [list(tensor.shape), name, device.type, self.count, lot]
         self.number = recorder.number_of(("kind", *map(str, facts)), facts)
 
 
+def _way_to_sum_up(size: int, device: Any) -> "tuple[_SumUp | None, int]":
+    """And to how many numbers. None: at once."""
+    if size <= SMALL:
+        return _of_small, size
+    if size >= _LARGE.get(device.type, _LARGE_ELSEWHERE):
+        return None, _NUMBERS
+    is_even = size % _ROW == 0 and size >= _ROW * _ROWS
+    return _of_even if is_even else _of_ragged, _NUMBERS + 1
+
+
+_Lots = dict[tuple[Any, Any], _Lot]  # by device and way to sum up
 # Which of an operation's results go into which lot, and how many bytes they hold there.
 _Plan = list[tuple[_Lot, list[int], list[TensorKind], int]]
 
@@ -178,7 +238,7 @@ class Digests:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self.kinds: dict[Any, TensorKind] = {}
-        self._lots: dict[Any, _Lot] = {}
+        self._lots: _Lots = {}
         self._by_number: dict[int, TensorKind] = {}
         self._plans: dict[tuple[int, ...], _Plan] = {}  # by the numbers of the kinds
 
@@ -190,6 +250,10 @@ class Digests:
             self._by_number[kind.number] = kind
             if kind.count:
                 self.kinds[key] = kind
+                if tensor.is_cuda:
+                    memory = torch.cuda.get_device_properties(tensor.device).total_memory
+                    most = max(self._recorder.most_held_bytes, memory // _SHARE_OF_A_GPU)
+                    self._recorder.most_held_bytes = most
         return kind
 
     def take(self, tensors: Sequence[Any], numbers: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -210,32 +274,29 @@ class Digests:
         return numbers
 
     def _plan(self, numbers: Sequence[int]) -> _Plan:
+        """What goes into one lot is copied together, as far as it is of one type."""
         kinds = [self._by_number[number] for number in numbers]
-        places: dict[_Lot, list[int]] = {}
-        for place, kind in enumerate(kinds):
-            if kind.lot is not None:
-                places.setdefault(kind.lot, []).append(place)
-        return [
-            (lot, own, [kinds[place] for place in own], sum(kinds[place].bytes for place in own))
-            for lot, own in places.items()
-        ]
+        plan: _Plan = []
+        for lot in dict.fromkeys(kind.lot for kind in kinds if kind.lot is not None):
+            places = [place for place, kind in enumerate(kinds) if kind.lot is lot]
+            for _, run in groupby(places, lambda place: kinds[place].dtype):
+                alike = [*run]
+                own = [kinds[place] for place in alike]
+                plan.append((lot, alike, own, sum(kind.bytes for kind in own)))
+        return plan
 
     def launch(self) -> tuple[Widths, bool, Callable[[], bytes]]:
         """Start summing: which numbers will come, whether on a GPU, and a call that waits."""
-        lots = [lot for lot in self._lots.values() if lot.kinds]
-        on_gpu = {lot.device for lot in lots if lot.device.type == "cuda"}
-        for device in on_gpu:
-            torch.cuda.synchronize(device)  # copies may have been made in any stream
-        widths = [(lot.number, sum([kind.count for kind in lot.kinds])) for lot in lots]
-        # The copies stay until they are summed up: another stream would be given their memory.
-        summed_up = [(lot.summed_up(), lot.copies) for lot in lots]
-        for lot in lots:
-            lot.copies, lot.kinds = [], []
-        return widths, bool(on_gpu), lambda: b"".join([_bytes(one) for one, _ in summed_up])
+        lots = [lot for lot in self._lots.values() if lot.sizes]
+        for device in {lot.device for lot in lots}:
+            _synchronize(device)  # copies may have been made in any stream
+        widths = [(lot.number, lot.width) for lot in lots]
+        summed_up = [lot.summed_up() for lot in lots]
+        waits = any(lot.device.type == "cuda" for lot in lots)
+        return widths, waits, lambda: b"".join(map(_bytes, summed_up))
 
 
 def _bytes(numbers: Any) -> bytes:
-    if numbers.is_cuda:
-        torch.cuda.synchronize(numbers.device)  # in whatever stream it was computed
+    _synchronize(numbers.device)  # in whatever stream it was computed
     fetched = numbers.cpu()
     return ctypes.string_at(fetched.data_ptr(), 8 * fetched.numel())

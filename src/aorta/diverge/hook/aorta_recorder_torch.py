@@ -239,7 +239,9 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
         digests = recorder.digests or digests_of(recorder)
         read = self._read(recorder, digests, place, signature.inputs(args, kwargs))
         if signature.overwrites:
-            self._emit_rest(recorder, digests, place, signature.overwritten(args, kwargs))
+            targets = signature.overwritten(args, kwargs)
+            self._emit_rest(recorder, digests, place, targets)
+            read += self._places_in_memory(recorder, digests, targets)
         out = call(*args, **kwargs)
         outputs = signature.outputs(out, args, kwargs)
         if signature.is_empty:
@@ -285,6 +287,18 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
         head = recorder.head("aten::empty" if empty else "input", empty or place)
         index = recorder.emit(head, (), digests.take([tensor]))
         return index if memory.written([tensor], index) else []
+
+    def _places_in_memory(
+        self, recorder: Recorder, digests: Digests, targets: list[Any]
+    ) -> list[int]:
+        """Of what is written over in part: as if it were read, but written by nobody."""
+        nobody = -1 - recorder.number_of("nobody", [])
+        parts = [one for one in targets if one._base is not None]
+        return [
+            number
+            for one in parts
+            for number in (nobody, digests.kind(one).number, one.storage_offset())
+        ]
 
     def _emit_rest(
         self, recorder: Recorder, digests: Digests, place: Place, targets: list[Any]
