@@ -57,6 +57,8 @@ def planted() -> dict[str, Planted]:
         "divergences_blind",
         "divergences_recurrent",
         "divergences_fresh",
+        "divergences_sealed",
+        "divergences_accumulated",
     )
     return {
         name: one

@@ -8,7 +8,7 @@ other in a diff of the streams are named together, and nothing is concluded from
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby, islice
 from typing import NamedTuple, TypeVar
@@ -30,6 +30,8 @@ _MOST_TRIED = 6
 _MOST_BESIDE = 3000
 # Of one size: results that nothing reads, among which the same one is looked for.
 _MOST_ENDS = 64
+# Of the largest gradient of a step: smaller ones may be nothing but rounding.
+_LEAST_GRADIENT = 0.01
 _CAST = "aten::_to_copy"
 
 
@@ -57,6 +59,8 @@ class Alignment:
     pairs: tuple[Pair, ...]
     beside: tuple[Pair, ...]  # do not read the same, and give other numbers
     written_over: tuple[Pair, ...]  # at the end on one side, and changed once more on the other
+    gradients: tuple[Pair, ...]  # the optimizer reads them, they are no partners and apart
+    trained_alike: frozenset[int]  # steps whose optimizers read gradients that agree
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
     # Whether the first results of two operations without partners agree, in order of the streams.
@@ -139,6 +143,7 @@ class _Walk:
             if operation.index in self.first.partner:
                 pairs.append(self._judged(operation))
         beside = tuple(self._beside())
+        gradients, steps = self._gradients([*pairs, *beside])
         in_first = {pair.first.index for pair in beside}
         in_second = {pair.second.index for pair in beside}
         only_first = self.first.without_partner(self.first.operations)
@@ -147,6 +152,8 @@ class _Walk:
             tuple(pairs),
             beside,
             tuple(self._written_over()),
+            gradients,
+            steps - {pair.first.step for pair in gradients},
             tuple(o for o in only_first if o.index not in in_first),
             tuple(o for o in only_second if o.index not in in_second),
             self._agree,
@@ -193,6 +200,8 @@ class _Walk:
         # line, then by their order. Of draws the numbers tell nothing: the order may have changed.
         if not operation.is_random:
             self._pair_alike(mine, theirs, lambda o: o.outputs)
+            if len(mine) != len(theirs):
+                return
         self._pair_alike(mine, theirs, lambda o: (o.file, o.line))
         self._pair_alike(mine, theirs, lambda _: None)
 
@@ -270,6 +279,40 @@ class _Walk:
                         a, b = (kept, last) if mine is self.first else (last, kept)
                         if (judged := self._apart(a, b)).is_guilty:
                             yield Pair(a, b, judged)
+
+    def _gradients(self, pairs: Iterable[Pair]) -> tuple[tuple[Pair, ...], frozenset[int]]:
+        """What optimizers read of other operations and is apart, which a small step hides in what
+        they give; and the steps of all that they read.
+        """
+        read = [
+            (one.first.step, *written)
+            for one in pairs
+            if one.first.phase == "o"
+            for writers in zip(one.first.inputs, one.second.inputs, strict=False)
+            if (written := self._of_other_phases(*writers)) is not None
+        ]
+        largest: dict[int, float] = {}
+        for step, _, _, x, _ in read:
+            largest[step] = max(largest.get(step, 0.0), x.rms)
+        found = []
+        for step, a, b, x, y in read:
+            # Of one that is zero but for rounding, nothing is known.
+            share = min(1.0, max(x.rms, y.rms) / (_LEAST_GRADIENT * largest[step] or 1.0))
+            judged = self._digests_apart(x, y, a, b)
+            judged = replace(judged, difference=judged.difference * share)
+            if self.first.partner.get(a.index) != b.index and judged.is_guilty:
+                found.append(Pair(a, b, judged))
+        return tuple(found), frozenset(largest)
+
+    def _of_other_phases(
+        self, mine: Sequence[Writer], theirs: Sequence[Writer]
+    ) -> tuple[Operation, Operation, Digest, Digest] | None:
+        """What wrote one tensor that an optimizer reads, and its numbers."""
+        x, y = self.first.written(mine), self.second.written(theirs)
+        if x is None or y is None or x.size != y.size or len(mine) != 1 or len(theirs) != 1:
+            return None
+        a, b = self.first.by_index[mine[0][0]], self.second.by_index[theirs[0][0]]
+        return None if "o" in (a.phase, b.phase) else (a, b, x, y)
 
     def _beside(self) -> Iterable[Pair]:
         """What is left of each step, by a diff over places and shapes; then its ends."""

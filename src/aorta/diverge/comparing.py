@@ -10,11 +10,11 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
-from aorta.diverge.rounding import Judged, one_is_low, outputs_apart
+from aorta.diverge.rounding import Judged, led_elsewhere, one_is_low, outputs_apart
 from aorta.diverge.stream import Operation, Stream, plain
 
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
@@ -112,7 +112,7 @@ def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: boo
     bad, good = bads[0], goods[0]
     noise = Noise(_learned(bads), _learned(goods))
     alignment = align(bad, good, noise, any_type=any_type)
-    blame = _Blame(bad, good, alignment)
+    blame = _Blame(bad, good, alignment, any_type)
     guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
     first = blame.first(guilty)
     shorter = min(len(bad.operations), len(good.operations)) or 1
@@ -136,8 +136,10 @@ def _learned(runs: Sequence[Stream]) -> dict[int, float]:
 class _Blame:
     """Which of all that differs is named."""
 
-    def __init__(self, bad: Stream, good: Stream, alignment: Alignment) -> None:
-        self.bad, self.good, self.alignment = bad, good, alignment
+    def __init__(
+        self, bad: Stream, good: Stream, alignment: Alignment, any_type: bool = False
+    ) -> None:
+        self.bad, self.good, self.alignment, self.any_type = bad, good, alignment, any_type
         self._bad, self._good = bad.by_index(), good.by_index()
         self._partner = {pair.first.index: pair for pair in alignment.pairs}
         self._of_good = {pair.second.index: pair for pair in alignment.pairs}
@@ -145,10 +147,28 @@ class _Blame:
         self._counts = [Counter(map(_kind, side.operations)) for side in (bad, good)]
 
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
-        found = [self._of_pair(guilty[0])] if guilty else []
-        found += [self._of_flow(pair) for pair in self._surviving()[:1]]
-        found += [self._of_flow(pair) for pair in self.alignment.written_over[:1]]
+        surviving = self._surviving()
+        elsewhere = (surviving, self.alignment.written_over, self.alignment.gradients)
+        found = [self._of_flow(pairs[0]) for pairs in elsewhere if pairs]
+        found += [self._of_pair(pair) for pair in self._that_matter(guilty, surviving)]
         return min(found, key=_when, default=None)
+
+    def _that_matter(self, guilty: Sequence[Pair], surviving: Sequence[Pair]) -> list[Pair]:
+        """The first partners that differ, but for those behind which the sides do different things
+        until their numbers agree again.
+        """
+        if not guilty or self.any_type or not any(map(_is_far, guilty)):
+            return [*guilty[:1]]
+        ends = [*surviving, *self.alignment.written_over, *self.alignment.gradients]
+        bad = _Carried(self.bad, self._partner, {pair.first.index for pair in ends})
+        good = _Carried(self.good, self._of_good, {pair.second.index for pair in ends})
+        matter = (
+            pair
+            for pair in guilty
+            if not _is_far(pair)
+            or not (bad.vanishes(pair.first.index) and good.vanishes(pair.second.index))
+        )
+        return [*islice(matter, 1)]
 
     def parting(self, pair: Pair) -> Parting:
         read = tuple(
@@ -165,7 +185,13 @@ class _Blame:
     # -- partners that give other numbers ----------------------------------------------------------
 
     def _of_pair(self, pair: Pair) -> Parting:
-        """Of draws that differ: a draw before them that one side does alone began it."""
+        """Of draws that differ: a draw before them that one side does alone began it. Of what reads
+        the same numbers from another place of one memory: what wrote them there.
+        """
+        for index in sorted({i for writers in pair.first.inputs for i, _ in writers}):
+            writes = self._partner.get(index)
+            if writes is not None and writes.first.writes_at != writes.second.writes_at:
+                return self._begun(pair, writes.first)
         if pair.first.is_random:
             before = self._in_order(
                 o for o in (*self.alignment.only_first, *self.alignment.only_second) if o.is_random
@@ -180,10 +206,30 @@ class _Blame:
         """Those `beside` that are in low precision on one side or lead to an end that differs."""
         apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
         read = self.bad.all_read()
-        ends = [index for index in apart if index not in read]
+        several = self._in_other_numbers()
+        ends = [i for i, p in apart.items() if i not in read and _end_of(p.first) not in several]
         reached = self._upwards(ends, self._bad, self._partner)
         low = {i for i, p in apart.items() if p.judged.other_type and one_is_low(p.first, p.second)}
         return [pair for index, pair in sorted(apart.items()) if index in reached | low]
+
+    def _in_other_numbers(self) -> set[object]:
+        """Lone ends that one side has more often, such as losses of micro-batches: which is which
+        nobody knows, and where the gradients agree nothing follows from them.
+        """
+        counts = [
+            Counter(
+                _end_of(operation)
+                for operation in side.operations
+                if operation.step in self.alignment.trained_alike
+                and operation.index not in partners
+                and operation.index not in read
+            )
+            for side, partners, read in (
+                (self.bad, self._partner, self.bad.all_read()),
+                (self.good, self._of_good, self.good.all_read()),
+            )
+        ]
+        return {end for end in counts[0] if counts[0][end] != counts[1][end]}
 
     @staticmethod
     def _upwards(
@@ -244,7 +290,7 @@ class _Blame:
 
     def _begun(self, pair: Pair, begins: Operation) -> Parting:
         parting = self.parting(pair)
-        if begins in (pair.first, pair.second):
+        if begins in (pair.first, pair.second) and pair.first.index not in self._partner:
             return parting
         is_bad = self._is_bad(begins)
         mine, theirs = self._counts if is_bad else self._counts[::-1]
@@ -288,9 +334,45 @@ class _Blame:
         return len(leads & {*self._bad})
 
 
+class _Carried:
+    """Which operations of a stream pass a difference on to an end of it."""
+
+    def __init__(self, stream: Stream, partners: Mapping[int, Pair], ends: set[int]) -> None:
+        read = stream.all_read()
+        # Those that reach an end, and those behind which the other side does something else.
+        self._reach: set[int] = set()
+        self._forked: set[int] = set()
+        carries: set[int] = set()
+        for operation in reversed(stream.operations):
+            index, pair = operation.index, partners.get(operation.index)
+            if pair is None or _is_far(pair):
+                carries.add(index)
+            if index in ends or (index in carries and pair is not None and index not in read):
+                self._reach.add(index)
+            for writer in {i for writers in operation.inputs for i, _ in writers}:
+                if index in carries and index in self._reach:
+                    self._reach.add(writer)
+                if pair is None or (index in carries and index in self._forked):
+                    self._forked.add(writer)
+
+    def vanishes(self, index: int) -> bool:
+        return index in self._forked and index not in self._reach
+
+
+def _is_far(pair: Pair) -> bool:
+    """Further than operations may part that other operations led to."""
+    outputs = zip(pair.first.outputs, pair.second.outputs, strict=False)
+    limits = (led_elsewhere(a, b, 0.0, 0.0, 0.0) for a, b in outputs)
+    return pair.judged.difference > min(limits, default=0.0)
+
+
 def _kind(operation: Operation) -> tuple[int, str, str]:
     """In whatever module: a side may call its modules otherwise."""
     return operation.step, operation.phase, operation.op
+
+
+def _end_of(operation: Operation) -> object:
+    return operation.step, operation.op, operation.shapes[1]
 
 
 def _line(operation: Operation) -> tuple[str, int, str]:
