@@ -166,6 +166,9 @@ class Recorder:
         self.flush()
         self._write_summed_up()
         self._write({"end": True, "truncated": self._truncated, "notes": sorted(self._notes)})
+        self.is_on = False
+        if self._file is not None:
+            self._file.close()
 
 
 def begin(settings: RecorderSettings) -> Recorder:
