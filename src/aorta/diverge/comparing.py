@@ -128,7 +128,8 @@ def _learned(runs: Sequence[Stream]) -> dict[int, float]:
     """For each operation of the first run: how far any other run of the same side parts from it."""
     apart: dict[int, float] = {}
     for other in runs[1:]:
-        for mine, theirs, _ in align(runs[0], other).pairs:
+        pairs = () if other.operations == runs[0].operations else align(runs[0], other).pairs
+        for mine, theirs, _ in pairs:
             apart[mine.index] = max(apart.get(mine.index, 0.0), outputs_apart(mine, theirs))
     return apart
 
@@ -390,7 +391,8 @@ def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
     found = [
         comparison.first
         for a, b in combinations(runs, 2)
-        if (comparison := compare([a], [b])).first is not None
+        if [rank.operations for rank in a] != [rank.operations for rank in b]
+        and (comparison := compare([a], [b])).first is not None
     ]
     return min(found, key=_when, default=None)
 
