@@ -111,6 +111,14 @@ def test_what_is_not_clear_enough_to_stop_for_is_restarted_once_and_not_to_the_l
     assert (rules[0], rules[-1]) == ("uncertain", "repeated")
 
 
+def test_a_script_that_is_not_there_is_a_missing_file_and_is_named(site: Site) -> None:
+    end = site.run("--standalone", "--max-restarts", "3", "nope.py")
+    assert (end.code, site.cycles()) == (93, ["cycle_0"]), end
+    info = site.cycle(0)
+    assert info["finding"]["class"] == "missing_file"
+    assert any("nope.py" in advice["text"] for advice in info["decision"]["advice"])
+
+
 def test_a_trigger_carries_exit_codes_and_whole_logs(site: Site) -> None:
     job = script(
         site.folder,
