@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """The one document of `--json`. Nothing else of ours goes to stdout in that mode."""
     document = {"schema": schema, "aorta_version": __version__, **content}
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 def say(text: str = "") -> None:
