@@ -261,6 +261,11 @@ def same_failure(
     if known.ended.hang or other.ended.hang:
         both = known.ended.hang and other.ended.hang
         return Sameness(both, "both hang" if both else "one hangs, the other does not")
+    if (known.told_by == WORKLOAD) != (other.told_by == WORKLOAD):
+        named, seen = (known, other) if known.told_by == WORKLOAD else (other, known)
+        if named.words:  # the process that ran it alone says them too
+            said = all(_is_said(line, seen, named.seen) for line in named.words)
+            return Sameness(said, f"{'the same' if said else 'other'} words of the workload")
     classes = {known.failure_class, other.failure_class}
     if classes & _OUT_OF_MEMORY:
         if len(classes) == 1:

@@ -91,10 +91,12 @@ class ExitCodeOracle(_Oracle):
     def _one_or_many(cls, value: object) -> object:
         if isinstance(value, int):
             return (value,)
+        if value == []:
+            raise UsageError("names no code; expected some, or no codes at all: any but 0")
         return tuple(value) if isinstance(value, list) else value
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        if end.timed_out or _never_began(end):
+        if end.timed_out:
             return None
         if self.codes is None:
             return _reproduced(end, status_words(end)) if end.failed else None
@@ -171,8 +173,6 @@ class PythonOracle(_Oracle):
         result = end.result
         if result is None:
             return self._judge_without_result(end)
-        if _never_began(end):
-            return None
         if self.predicate is None:
             fired = int(result.get("failure_count", 0)) > 0
         else:
@@ -347,6 +347,8 @@ def classify(oracle: Deciding, end: TrialEnd, expected: Failure | None = None) -
     """The outcome of one trial. With `expected`, a failure that is not the same is `other`."""
     if end.lost is not None:
         return _error(end.lost)
+    if (end.result or {}).get("main_work_started") is False:  # in a registered workload's own word
+        return _error(f"set-up failed: {_hint(end)}")
     found = oracle.judge_end(end) or _left_over(end)
     if found.is_named or found.outcome is Outcome.ERROR:
         return found
@@ -390,8 +392,6 @@ def checked_pattern(pattern: str) -> str:
 
 def _left_over(end: TrialEnd) -> Classified:
     """The rules for every oracle, once the oracle itself has nothing to say."""
-    if _never_began(end):
-        return _error(f"set-up failed: {_hint(end)}")
     if end.timed_out:
         return _error("ran out of time")
     if end.failed:
@@ -405,11 +405,6 @@ def _reproduced(end: TrialEnd, why: str, *, is_named: bool = False) -> Classifie
 
 def _error(why: str) -> Classified:
     return Classified(Outcome.ERROR, why)
-
-
-def _never_began(end: TrialEnd) -> bool:
-    """A registered workload's own word that it did not come to its main work."""
-    return end.result is not None and end.result.get("main_work_started") is False
 
 
 def status_words(end: TrialEnd) -> str:

@@ -4,11 +4,12 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
-from aorta.core.failure import ORACLE, Failure, named_failure
+from aorta.core.failure import ORACLE, Failure, learned, named_failure
 from aorta.core.oracle import known_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
@@ -33,6 +34,7 @@ from aorta.executors.process_tree import watch_opened
 from aorta.reduce.bindings import NONSENSE, settings_of
 from aorta.reduce.experiment import ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles
+from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -77,6 +79,7 @@ def reduce_workload(
     reproducer = run.reproducer(report, output.scrubber.file_name)
     if reproducer is not None:
         report, reproducer = run.rehearse(report, reproducer, output)
+        reproducer = replace(reproducer, failure=reproducer.failure or report.shipped.failure)
         programs = [str(place) for place in reproducer.portable.programs]
         session.run.describe(programs=programs, python=reproducer.python)
     write(report, reproducer)
@@ -137,6 +140,7 @@ class ReductionRun:
             budget=self._budget(),
             expected=known_failure(self.plan.oracle),
             learn=self.experiment.patience.learn,
+            must_tell=True,
             warm=True,
         )
         report = self._without_ignored(self._report(self._descent.result, answer))
@@ -359,7 +363,7 @@ class ReductionRun:
             search,
             SameJudge(KOfN(1, enough)),
             CopyExperiment(self.experiment, reproducer, output),
-            guard_signature=self.plan.is_command,
+            guard_signature=self.plan.is_command or shipped_oracle(self.plan) != self.plan.oracle,
             expected=self._expected(report),
             budget=Budget() if once else replace(self._budget(), max_trials=None),
         )
@@ -371,8 +375,10 @@ class ReductionRun:
         elif verdict is not None and found is None and tried and tried[-1].exit_code:
             found = False  # it ended by itself, without a file or program that it needs
         why = tried[-1].why if tried and found is False else ""
+        shown = [r.failure for r in tried if r.outcome is Outcome.REPRODUCED and r.failure]
+        failure = reduce(lambda one, two: learned(one, two) or one, shown) if shown else None
         tally = verdict.tally if verdict else Tally()
-        shipped = Shipped(found, tally, why, alone=not reproducer.left_out)
+        shipped = Shipped(found, tally, why, failure, alone=not reproducer.left_out)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
