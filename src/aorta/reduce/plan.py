@@ -60,7 +60,7 @@ class ReducePlan:
     scrub: tuple[str, ...] = ()
     ticket: str | None = None
     seen: HitCount = NOTHING
-    # what sidecar files say of the mitigations and the environment, as such a file
+    # what plugins and sidecar files say of the mitigations and the environment, as such a file
     definitions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -145,11 +145,7 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         scrub=(*content.scrub, *chain.from_iterable(map(split_patterns, overrides.scrub))),
         ticket=content.ticket or overrides.ticket,
         seen=overrides.seen,
-        definitions=definitions_of(
-            layers.mitigations_files,
-            [name for name, _ in request.mitigations],
-            request.environment.name,
-        ),
+        definitions=definitions_of(request.mitigations, request.environment),
     )
     with _wrong_at("--scrub" if overrides.scrub else f"{spec.file}: scrub"):
         plan.scrubber()
