@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
+from aorta.core.errors import InfrastructureError
 from aorta.core.failure import ORACLE, Failure, learned, named_failure
 from aorta.core.oracle import known_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
@@ -72,17 +73,26 @@ def reduce_workload(
     def keep_best(records: Sequence[TrialRecord]) -> None:
         """`shrunken/`, result.json and SHIP.md as if the search ended here."""
         report = run.report_so_far(records)
-        write(report, run.reproducer(report, output.scrubber.file_name))
+        try:
+            write(report, run.reproducer(report, output.scrubber.file_name))
+        except InfrastructureError:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - the search is worth more; its end writes again
+            run.note(f"what was found so far could not be written: {wrong}")
         written()
 
     report = run.search(trace, BestSoFar(keep_best))
-    reproducer = run.reproducer(report, output.scrubber.file_name)
-    if reproducer is not None:
-        report, reproducer = run.rehearse(report, reproducer, output)
-        reproducer = replace(reproducer, failure=reproducer.failure or report.shipped.failure)
-        programs = [str(place) for place in reproducer.portable.programs]
-        session.run.describe(programs=programs, python=reproducer.python)
-    write(report, reproducer)
+    try:
+        reproducer = run.reproducer(report, output.scrubber.file_name)
+        if reproducer is not None:
+            report, reproducer = run.rehearse(report, reproducer, output)
+            reproducer = replace(reproducer, failure=reproducer.failure or report.shipped.failure)
+            programs = [str(place) for place in reproducer.portable.programs]
+            session.run.describe(programs=programs, python=reproducer.python)
+        write(report, reproducer)
+    except Exception:
+        write(report, None)  # what is known, whatever is wrong with what ships
+        raise
     return report
 
 
@@ -206,8 +216,11 @@ class ReductionRun:
 
     def _say_other(self, found: Failure) -> None:
         said = f"three candidates in a row ended with {found.text}, which is not the failure looked"
+        self.note(f"{said} for; if it is, let the oracle say so")
+
+    def note(self, words: str) -> None:
         for listener in self.listeners:
-            listener(Note(f"{said} for; if it is, let the oracle say so"))
+            listener(Note(words))
 
     # -- axes that do not matter, and the program itself
 
