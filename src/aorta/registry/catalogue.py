@@ -40,7 +40,8 @@ class Catalogue(Generic[Item]):
         if first is not definition:
             raise RegistryError(
                 f"{self._noun} {definition.name!r} is defined twice, by {first.source} and by "
-                f"{definition.source}; rename one of them"
+                f"{definition.source}; rename one of them",
+                where=definition.source,
             )
 
     def sources(self) -> Mapping[str, str]:

@@ -7,12 +7,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from aorta.core.documents import StrictModel, dump_yaml, validated
 from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.core.names import check_variable, is_path_safe
+from aorta.core.names import LONGEST_NAME, check_variable, is_path_safe
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.registry.catalogue import Catalogue
 from aorta.registry.documents import load_document
@@ -41,8 +49,9 @@ def checked_cell_name(name: str) -> str:
     """A cell's name is a directory and an option's value: no slash, space, leading dash."""
     if not is_path_safe(name) or name in RESERVED_CELL_NAMES:
         raise UsageError(
-            f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a "
-            f"letter, digit or _, and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
+            f"{name!r} cannot name a cell; expected letters, digits, _ . and -, at most "
+            f"{LONGEST_NAME} of them, beginning with a letter, digit or _, and none of "
+            f"{', '.join(sorted(RESERVED_CELL_NAMES))}"
         )
     return name
 
@@ -78,6 +87,9 @@ class InlineImage(StrictModel):
         return f"_inline_{digest}"
 
 
+_IMAGE = (Mapping, InlineImage)
+
+
 class Confound(StrictModel):
     threshold: float = Field(default=DEFAULT_THRESHOLD, gt=0, allow_inf_nan=False)
     baseline_cell: str | None = None
@@ -86,7 +98,10 @@ class Confound(StrictModel):
 class Cell(StrictModel):
     name: Annotated[str, AfterValidator(checked_cell_name)]
     mitigations: Names
-    environment: Text | InlineImage
+    environment: Annotated[
+        Annotated[Text, Tag("tag:name")] | Annotated[InlineImage, Tag("tag:image")],
+        Discriminator(lambda place: f"tag:{'image' if isinstance(place, _IMAGE) else 'name'}"),
+    ]
     extra_env: Variables = Field(default_factory=dict)
     workload_config: Config = Field(default_factory=dict)
     trials: Count | None = None
@@ -209,10 +224,12 @@ def unique_files(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def check_names(recipe: Recipe) -> None:
     """Every mitigation and environment exists, and no stack of mitigations contradicts itself."""
+    # Both here: what is wrong with the files is no cell's fault.
+    mitigations, _ = recipe.mitigations, recipe.environments
     for index, cell in enumerate(recipe.content.cells):
         where = f"{recipe.file}: cells[{index}]"
         try:
-            bundles = [(name, recipe.mitigations.get(name).env) for name in cell.mitigations]
+            bundles = [(name, mitigations.get(name).env) for name in cell.mitigations]
             recipe.environment_of(cell)
             stack_mitigations(bundles, decided={**recipe.content.extra_env, **cell.extra_env})
         except AortaError as wrong:
