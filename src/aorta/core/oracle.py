@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import UNKNOWN_KIND, StrictModel, validated
-from aorta.core.durations import parse_duration
+from aorta.core.documents import UNKNOWN_KIND, DocumentModel, Seconds, StrictModel, validated
 from aorta.core.errors import UsageError
 from aorta.core.failure import (
     PATTERN,
@@ -65,7 +64,7 @@ class Deciding(Protocol):
         """The outcome where it is known, or None to leave it to the rules for every oracle."""
 
 
-class _Oracle(StrictModel):
+class _Oracle(DocumentModel):
     def watch(self) -> Watch:
         return Watch()
 
@@ -91,9 +90,9 @@ class ExitCodeOracle(_Oracle):
     def _one_or_many(cls, value: object) -> object:
         if isinstance(value, int):
             return (value,)
-        if value == []:
+        if value in ([], ()):
             raise UsageError("names no code; expected some, or no codes at all: any but 0")
-        return tuple(value) if isinstance(value, list) else value
+        return value
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
         if end.timed_out:
@@ -140,13 +139,8 @@ class HangOracle(_Oracle):
     """No output for `silent_for`, or running longer than `longer_than`."""
 
     kind: Literal["hang"] = "hang"
-    silent_for: float | None = None
-    longer_than: float | None = None
-
-    @field_validator("silent_for", "longer_than", mode="before")
-    @classmethod
-    def _duration(cls, value: object) -> object:
-        return parse_duration(value) if isinstance(value, (str, int, float)) else value
+    silent_for: Seconds = None
+    longer_than: Seconds = None
 
     @model_validator(mode="after")
     def _one_given(self) -> "HangOracle":
@@ -209,11 +203,6 @@ class MetricOracle(_Oracle):
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
     relative: bool = False  # how many times its late values are its early ones
-
-    @field_validator("good", "bad", mode="before")
-    @classmethod
-    def _samples(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("pattern")
     @classmethod

@@ -7,20 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import StrictModel, dump_yaml, validated
-from aorta.core.durations import parse_duration
+from aorta.core.documents import (
+    Count,
+    DocumentModel,
+    Seconds,
+    Text,
+    Variables,
+    dump_yaml,
+    validated,
+)
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.core.names import LONGEST_NAME, check_variable, is_path_safe
+from aorta.core.names import LONGEST_NAME, is_path_safe
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.registry.catalogue import Catalogue
 from aorta.registry.documents import load_document
@@ -36,13 +35,7 @@ RESERVED_CELL_NAMES = frozenset({".", "..", "matrix.md", "matrix.json"})
 FLAG_MODE = "(flags)"
 
 
-def _tuple_of(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_tuple_of), Field(min_length=1)]
-Count = Annotated[int, Field(ge=1)]
-Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 def checked_cell_name(name: str) -> str:
@@ -56,12 +49,6 @@ def checked_cell_name(name: str) -> str:
     return name
 
 
-def _variables(value: dict[str, str]) -> dict[str, str]:
-    for name, text in value.items():
-        check_variable(name, text, where="extra_env")
-    return value
-
-
 def _config(value: dict[str, Any]) -> dict[str, Any]:
     for key in value:
         if key == "steps" or key.startswith(RESERVED_PREFIX):
@@ -72,11 +59,10 @@ def _config(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Config = Annotated[dict[str, Any], AfterValidator(_config)]
 
 
-class InlineImage(StrictModel):
+class InlineImage(DocumentModel):
     """`{docker: REF}`: an image without any definition."""
 
     docker: Text
@@ -90,12 +76,12 @@ class InlineImage(StrictModel):
 _IMAGE = (Mapping, InlineImage)
 
 
-class Confound(StrictModel):
+class Confound(DocumentModel):
     threshold: float = Field(default=DEFAULT_THRESHOLD, gt=0, allow_inf_nan=False)
     baseline_cell: str | None = None
 
 
-class Cell(StrictModel):
+class Cell(DocumentModel):
     name: Annotated[str, AfterValidator(checked_cell_name)]
     mitigations: Names
     environment: Annotated[
@@ -113,11 +99,7 @@ class Cell(StrictModel):
         return place if isinstance(place, str) else place.environment_name
 
 
-def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, (str, int, float)) else value
-
-
-class RecipeFile(StrictModel):
+class RecipeFile(DocumentModel):
     """Every key of a recipe. `workload` and its config may be left to the command line."""
 
     schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
@@ -127,11 +109,11 @@ class RecipeFile(StrictModel):
     steps: Count | None = None
     workload_config: Config = Field(default_factory=dict)
     extra_env: Variables = Field(default_factory=dict)
-    timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
+    timeout: Seconds = None
     save_logs: bool = True
     warm: bool = False  # as --warm
     confound: Confound = Confound()
-    cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of), Field(min_length=1)]
+    cells: Annotated[tuple[Cell, ...], Field(min_length=1)]
 
     @field_validator("cells")
     @classmethod
