@@ -116,6 +116,9 @@ def test_every_verb_says_alike_that_nothing_could_be_run_and_tries_again(
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), refused
     assert "'late' cannot be started: there is no such program" in refused.stderr
     assert not (repository.path / "o").exists()
+    if verb in {"triage", "optimize"}:
+        tried = aorta(*begin, "--dry-run", "--", "late", cwd=repository.path, env=env)
+        assert tried.exit_code == 2, tried
     done = begun("bash", "-c", "late")
     assert done.exit_code == 5, done
     assert "no trial could tell: bash: line 1: late: command not found" in done.stderr

@@ -64,8 +64,8 @@ def run(
 
     \b
     Exit codes: 0 done; 1 --strict and a cell did not run; 2 the command line or recipe is wrong;
-    3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
-    130/143 interrupted (resume with --resume).
+    3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure, or no trial
+    could tell; 130/143 interrupted (resume with --resume).
     """
     from aorta.triage.request import TriageRequest
     from aorta.triage.running import dry_run, triage

@@ -48,15 +48,12 @@ def triage(
     >>> triage(TriageRequest(recipe=Path("r.yaml"))).run_dir  # doctest: +SKIP
     """
     request = _resumed(request, say)
-    recipe = recipe_of(request)
-    mode = StackRun if request.mode == "optimize" else MatrixRun
-    plan = mode(check_recipe(recipe)).plan
-    check_command(plan.baseline.experiment, request.executor.name)
-    session = _session(plan, request)
+    run = _checked(request)
+    recipe, session = run.plan.recipe, _session(run.plan, request)
     chosen = replace(request.executor, warm=True) if recipe.content.warm else request.executor
     with session, closing(chosen.open()) as executor:
         files = RunFiles(session.run)
-        run: Run = mode(build_plan(files.adopt(recipe)))
+        run = type(run)(build_plan(files.adopt(recipe)))
         snapshots, warnings = files.take_snapshots(run.plan, executor)
         question = Question(
             search=run.search,
@@ -78,15 +75,20 @@ def triage(
 
 def dry_run(request: TriageRequest) -> dict[str, Any]:
     """The cells (none for a stack) and lines for people of what would run; nothing is written."""
-    request = _resumed(request, lambda _words: None)
-    plan = check_recipe(recipe_of(request))
-    run = StackRun(plan) if request.mode == "optimize" else MatrixRun(plan)
+    run = _checked(_resumed(request, lambda _words: None))
     cells = [
         {"name": one.name, "mitigations": list(one.cell.mitigations), "trials": one.trials}
-        for one in (plan.cells if isinstance(run, MatrixRun) else ())
+        for one in (run.plan.cells if isinstance(run, MatrixRun) else ())
     ]
-    results = f"results would go below {request.output_dir / plan.parent}"
+    results = f"results would go below {request.output_dir / run.plan.parent}"
     return {"cells": cells, "lines": [*run.describe(), results]}
+
+
+def _checked(request: TriageRequest) -> Run:
+    """Refuses what can be known to be wrong before anything is run or written."""
+    plan = check_recipe(recipe_of(request))
+    check_command(plan.baseline.experiment, request.executor.name)
+    return StackRun(plan) if request.mode == "optimize" else MatrixRun(plan)
 
 
 def check_recipe(recipe: Recipe) -> Plan:
