@@ -409,6 +409,8 @@ def _says(known: Failure, line: str) -> bool:
 
 def learned(one: Failure, two: Failure) -> Failure | None:
     """What two failures of one configuration share, with slots for the rest; None if too little."""
+    if (one.told_by == WORKLOAD) != (two.told_by == WORKLOAD):
+        return one if same_failure(one, two) else None  # a process's words are its own
     if same_failure(one, two) or (one.causes and two.causes):
         return _learned_causes(one, two) if one.causes and two.causes else _learned_words(one, two)
     return None if one.causes or two.causes else _learned_words(one, two)
