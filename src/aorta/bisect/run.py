@@ -147,6 +147,7 @@ class BisectRun:
             guard_signature=spec.same_failure or (between and not spec.any_failure),
             expected=seen or known_failure(spec.oracle),
             program_varies=True,
+            must_tell=name == MAIN,
         )
         executor = self.request.executor()
         place = executor

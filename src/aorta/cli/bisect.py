@@ -141,7 +141,7 @@ def command(dry_run: bool, **given: Any) -> None:
     \b
     Exit codes: 0 found, or a range or pair that holds it; 2 the command line or spec is wrong;
     3 no answer: did not reproduce, inconsistent ends, never good; 4 stopped by a budget;
-    5 infrastructure; 130/143 interrupted (go on with --resume).
+    5 infrastructure, or no trial could tell; 130/143 interrupted (go on with --resume).
     """
     display = options.display_from(given)
     request = _request_from(given)

@@ -63,8 +63,8 @@ def command(context: click.Context, /, **given: Any) -> None:
 
     \b
     Exit codes: 0 reduced and confirmed; 2 the spec or command line is wrong; 3 it did not
-    reproduce, or nothing could be shrunk; 4 stopped by a budget; 5 infrastructure;
-    130/143 interrupted (go on with --resume).
+    reproduce, or nothing could be shrunk; 4 stopped by a budget; 5 infrastructure, or no trial
+    could tell; 130/143 interrupted (go on with --resume).
     """
     if context.invoked_subcommand is not None:
         return
@@ -114,11 +114,7 @@ def _leave(report: "ReduceReport") -> None:
 @options.as_json
 @options.command_words("-- COMMAND...")
 def init(
-    output: Path,
-    timeout: float | None,
-    force: bool,
-    as_json: bool,
-    command: tuple[str, ...],
+    output: Path, timeout: float | None, force: bool, as_json: bool, command: tuple[str, ...]
 ) -> None:
     """Run a command once and write a commented starter spec from how it failed.
 

@@ -35,7 +35,7 @@ def command(dry_run: bool, **given: Any) -> None:
 
     \b
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
-    5 infrastructure; 130/143 interrupted (resume with --resume).
+    5 infrastructure, or no trial could tell; 130/143 interrupted (resume with --resume).
     """
     from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
 

@@ -51,7 +51,7 @@ def command(dry_run: bool, stages: str, skip: str, **given: Any) -> None:
     \b
     Exit codes: 0 a reproducer, a cure or a culprit was found; 2 the command line is wrong; 3 it did
     not fail, is an error in the command, or nothing was found; 4 stopped by a budget before that;
-    5 infrastructure; 130/143 interrupted (go on with --resume).
+    5 infrastructure, or no trial could tell; 130/143 interrupted (go on with --resume).
     """
     from aorta.core.oracle import oracle_to_json
     from aorta.solve.request import SolveRequest, stages_from

@@ -64,8 +64,8 @@ def run(
 
     \b
     Exit codes: 0 done; 1 --strict and a cell did not run; 2 the command line or recipe is wrong;
-    3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
-    130/143 interrupted (resume with --resume).
+    3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure, or no trial
+    could tell; 130/143 interrupted (resume with --resume).
     """
     from aorta.triage.request import TriageRequest
     from aorta.triage.running import dry_run, triage
@@ -87,7 +87,7 @@ def run(
             click.echo("\n".join(plan["lines"]))
         say("nothing was run")
         return
-    report = triage(request, display.listeners)
+    report = triage(request, display.listeners, say)
     _show(report, as_json=display.as_json)
     _leave(report, strict=strict)
 
@@ -143,14 +143,11 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
     from aorta.engine.events import Reason
     from aorta.triage.matrix import MatrixReport
-    from aorta.triage.optimize import StackReport
 
     ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
     if ending.reason is not Reason.DONE:
-        again = ["aorta", "triage", "run", "--resume", str(run_dir)]
-        if isinstance(report, StackReport):
-            again += ["--mode", "optimize"]
-        say(f"aorta: {ending.detail}; go on with: {shlex.join(again)}")
+        again = shlex.join(["aorta", "triage", "run", "--resume", str(run_dir)])
+        say(f"aorta: {ending.detail}; go on with: {again}")
     elif report.no_answer:
         say(f"aorta: {run_dir}: {report.no_answer}")
     elif strict and isinstance(report, MatrixReport) and report.did_not_run:

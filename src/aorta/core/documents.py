@@ -10,13 +10,23 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
+from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.core.names import path_of
+from aorta.core.names import check_variable, path_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -55,6 +65,29 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, arbitrary_types_allowed=True, defer_build=True
     )
+
+
+class DocumentModel(StrictModel):
+    """A part of a file that users write. Its lists become tuples."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
+def _duration(value: object) -> object:
+    return parse_duration(value) if isinstance(value, (str, int, float)) else value
+
+
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    return {name: check_variable(name, text, where="") for name, text in value.items()}
+
+
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float | None, BeforeValidator(_duration)]  # or a duration in words
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 
 
 def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> ModelT:
@@ -119,7 +152,8 @@ def _message(problem: Any, problems: list[Any], known: Iterable[str]) -> str:
     if isinstance(cause, AortaError):
         return cause.message
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    said = problem["msg"].removeprefix("Value error, ")
+    said = problem["msg"].removeprefix("Value error, ").partition(" after validation")[0]
+    said = said.replace("Tuple should", "Value should")
     expected = said.removeprefix("Input should be ").removeprefix("a valid ")
     expected = {"tuple": "a list", "dictionary": "a mapping"}.get(expected, expected)
     if said.startswith("Input should be "):

@@ -82,6 +82,13 @@ def different_failures(messages: Counter[str]) -> list[str]:
     ]
 
 
+def none_could_tell(records: Sequence[TrialRecord]) -> str:
+    """That no trial could tell anything, and why; empty where one could, or ran out of time."""
+    if not records or any(r.outcome is not Outcome.ERROR or r.timed_out for r in records):
+        return ""
+    return f"no trial could tell: {records[-1].why}"
+
+
 class Reason(StrEnum):
     DONE = "done"
     BUDGET = "budget"

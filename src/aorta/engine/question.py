@@ -83,7 +83,7 @@ class Question:
     name: str = "main"  # a run that asks several questions gives each a name
     # A trial whose container or engine is missing is an error of its own, not of the run.
     tolerant: bool = False
-    # Where no trial could tell anything the run ends, and a resume tries again.
+    # Where no trial could tell anything that is an infrastructure error; a resume tries again.
     must_tell: bool = False
     warm: bool = False  # its trials may start warm, where that is asked for
     # Trial directories lie in the private state: nothing of them ships.

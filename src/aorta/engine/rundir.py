@@ -122,7 +122,7 @@ def is_output(folder: Path) -> bool:
     return False
 
 
-def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:
+def find_resumable(output: Path, verb: str, given: Path | None = None, below: str = "*/") -> RunDir:
     """The run to go on with: the one given, or the newest unfinished one of this output."""
     if given is not None:
         run = RunDir(given)
@@ -140,7 +140,7 @@ def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir
         return run
     found = [
         run
-        for entry in sorted(output.glob("*/"))
+        for entry in sorted(output.glob(below))
         if _is_begun(run := RunDir(entry))
         if run.about().get("verb") == verb and run.about().get("state") != "done"
     ]

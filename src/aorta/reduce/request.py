@@ -17,6 +17,7 @@ from aorta.reduce.running import ReductionRun, reduce_workload
 from aorta.reduce.source.running import check_source
 from aorta.reduce.spec import SpecFile, load_spec, read_spec, with_source
 from aorta.workloads.base import COMMAND
+from aorta.workloads.trial import check_command
 
 VERB = "reduce"
 _DEFAULT_OUTPUT = Path(VERB)
@@ -52,6 +53,7 @@ def reduce(
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
     if request.resume is not None and request.max_wall_clock is not None:
         plan = replace(plan, budget=replace(plan.budget, anew=True))
+    check_command(plan.base, request.executor.name)
     if plan.has_source:
         check_source(plan)
     if plan.spec.content.warm:

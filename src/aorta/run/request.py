@@ -38,10 +38,10 @@ from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import COMMAND, rank_of
 from aorta.workloads.results import TrialLabel, keep_trial, read_trial
-from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import (
     WorkloadExperiment,
     WorkloadRequest,
+    check_command,
     script_digests,
     workload_experiment,
 )
@@ -171,9 +171,7 @@ def run(
     request = replace(request, cwd=(request.cwd or Path()).absolute())
     what = _workload(request)
     experiment = workload_experiment(what)
-    if request.command and request.executor.name == "local" and not what.environment.isolated:
-        path = experiment.env.get("PATH")
-        check_startable(request.command, experiment.subject.cwd, path)
+    check_command(experiment, request.executor.name)
     executor = request.executor.open()
     with closing(executor):
         if rank_of(os.environ) == 0:

@@ -51,7 +51,7 @@ class StackRun:
 
     def rules(self, budget: Budget) -> dict[str, Any]:
         """Of the question, besides what every mode asks."""
-        return {"budget": budget}
+        return {"budget": budget, "must_tell": True}
 
     def describe(self) -> Iterator[str]:
         yield f"the smallest of {len(self.candidates)} mitigations that makes the failure go away"
