@@ -104,8 +104,6 @@ def diverge(
             good_and_bad = request.good_and_bad(session.run.private)
             report = _Work(session, request, good_and_bad, executor, listeners).report()
             write_json(session.path / "result.json", SCHEMA, report.to_json())
-            done = report.ended is Reason.DONE
-            session.run.describe(state="done" if done else report.ended.value)
             return report
 
 

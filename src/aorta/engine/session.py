@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _REQUEST = "request.json"
+_LIMITS = ("max_trials", "max_wall_clock")
 _Request = TypeVar("_Request", bound="DataclassInstance")
 
 
@@ -68,16 +69,18 @@ class Session:
         """A run is over when its results are written; until then it can be resumed."""
         try:
             if kind is None and self._ending is not None:
-                ended = self._ending
-                state = "done" if ended.reason is Reason.DONE else ended.reason.value
-                self.run.describe(state=state, trials=ended.trials)
+                self.run.ends(self._ending.reason, trials=self._ending.trials)
         finally:
             self._lock.release()
 
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
-        """Drive the question to its end. Its state is written down when the session is left."""
+        """Drive the question to its end. Its state is written down when the session is left. The
+        time of its budget begins when a run is gone on with; its trials are those of the whole run.
+        """
+        budget = replace(question.budget, anew=self.resumed)
+        question = replace(question, budget=budget)
         engine = Engine(
             question,
             executor,
@@ -86,9 +89,13 @@ class Session:
             listeners,
         )
         answer = engine.run()
-        if self._ending is None or self._ending.reason is Reason.DONE:
-            self._ending = answer.ending  # what was stopped is not over, whatever is asked after it
+        self.count(answer.ending)
         return answer
+
+    def count(self, ending: Ending) -> None:
+        """Of one of its questions: what was stopped is not over, whatever is asked after it."""
+        if self._ending is None or self._ending.reason is Reason.DONE:
+            self._ending = ending
 
     def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
@@ -115,8 +122,11 @@ def begun_with(run: RunDir, kind: type[_Request]) -> _Request:
 
 
 def kept_request(run: RunDir, now: _Request) -> _Request:
-    """The request that a run was begun with, under whatever `now` says that is not a default."""
-    return _over(begun_with(run, type(now)), now)
+    """The request that a run was begun with, under whatever `now` says that is not a default. What
+    may be spent is never kept: a run that its budget ended could not be gone on with.
+    """
+    limits = {each.name: getattr(now, each.name) for each in fields(now) if each.name in _LIMITS}
+    return replace(_over(begun_with(run, type(now)), now), **limits)
 
 
 def _over(begun: _Request, now: _Request) -> _Request:
