@@ -115,13 +115,13 @@ class IsolateReport:
         return {
             "status": self.status,
             "guilty": self._guilty(),
-            "software": round(search.software, 4),
+            "software": self._likely(search.software),
             "runs": len(self.records),
             "node_hours": float(f"{self.node_hours:.3g}"),
             "rates": self._rates(),
             "placements": [self._placement(record) for record in self.records],
             "nodes": [
-                {"name": name, "probability": round(guilt, 4)}
+                {"name": name, "probability": self._likely(guilt)}
                 for name, guilt in zip(names, suspicion, strict=True)
             ],
             "lost": list(self.lost_nodes),
@@ -169,6 +169,10 @@ class IsolateReport:
         kind = "The link between" if answer.kind == LINK else self._kind(answer).capitalize()
         failed, passed, _, _ = search.counts(answer)
         return f"{kind} {name} {sure}: failed in {failed} of {failed + passed} runs it took part in"
+
+    def _likely(self, share: float) -> float | None:
+        """Nothing is to blame for what never failed."""
+        return round(share, 4) if self._has_failed else None
 
     @property
     def _has_failed(self) -> bool:
