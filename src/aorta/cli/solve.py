@@ -103,6 +103,6 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
     else:
         for line in solution.lines:
             click.echo(line)
-    if solution.stopped is not None:
+    if solution.can_go_on:
         say(f"aorta: go on with: aorta solve --resume {shlex.quote(str(solution.state.path))}")
     raise click.exceptions.Exit(int(solution.exit_code))
