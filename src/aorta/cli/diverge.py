@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say, show_plan
 
 if TYPE_CHECKING:
     from aorta.engine.events import Event, Listener
@@ -106,7 +106,7 @@ def command(
         **given,
     )
     if dry_run:
-        say_plan(plan_lines(request))
+        show_plan("diverge", plan_lines(request), as_json=display.as_json)
         return
     report = diverge(request, lambda: _listeners(display))
     if report.ended is not Reason.DONE:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import print_json, say, show_plan
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -68,7 +68,7 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
     )
     request = resumed(request)
     if dry_run:
-        say_plan(plan_lines(request))
+        show_plan("isolate", plan_lines(request), as_json=display.as_json)
         return
     report = isolate(
         request,

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 import termios
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +29,21 @@ def say(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def say_plan(lines: Iterable[str]) -> None:
-    """What a dry run says."""
-    for line in lines:
-        say(line)
+def show_plan(
+    verb: str,
+    lines: Iterable[str],
+    *,
+    as_json: bool,
+    echo: Callable[[str], object] = say,
+    **content: Any,
+) -> None:
+    """What a dry run says: `content` and the lines as the one document, or the lines alone."""
+    said = [*lines]
+    if as_json:
+        print_json(f"aorta.{verb}.plan/1", {**content, "lines": said})
+    else:
+        for line in said:
+            echo(line)
     say("nothing was run")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
+from aorta.cli.printing import print_json, say, show_plan, warn_of_stdin
 
 if TYPE_CHECKING:
     from aorta.run.request import RunReport
@@ -48,7 +48,7 @@ def command(dry_run: bool, **given: Any) -> None:
         **given,
     )
     if dry_run:
-        say_plan(plan_lines(request))
+        show_plan("run", plan_lines(request), as_json=display.as_json)
         return
     report = run(request, display.listeners, say)
     warn_of_stdin()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
+from aorta.cli.printing import print_json, say, show_plan, warn_of_stdin
 
 if TYPE_CHECKING:
     from aorta.solve.request import SolveRequest
@@ -76,14 +76,12 @@ def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
     from aorta.solve.running import dry_run
 
     plan, lines = dry_run(request), []
-    if as_json:
-        print_json("aorta.solve.plan/1", {"stages": plan})
     for stage in plan:
         note = (stage["left_out"] and f"left out: {stage['left_out']}") or (
             stage["only_if"] and f"only if {stage['only_if']}"
         )
         lines.append(f"  {stage['name']:<10} {note or ''}".rstrip())
-    say_plan(lines)
+    show_plan("solve", lines, as_json=as_json, stages=plan)
 
 
 def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, show_plan
 from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -80,12 +80,7 @@ def run(
         **given,
     )
     if only_say:
-        plan = dry_run(request)
-        if display.as_json:
-            print_json("aorta.triage.plan/1", plan)
-        else:
-            click.echo("\n".join(plan["lines"]))
-        say("nothing was run")
+        show_plan("triage", **dry_run(request), as_json=display.as_json, echo=click.echo)
         return
     report = triage(request, display.listeners)
     _show(report, as_json=display.as_json)
