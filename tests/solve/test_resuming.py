@@ -182,6 +182,25 @@ def test_a_budget_then_a_kill_in_the_middle_of_going_on_loses_nothing(place: Pat
     assert_complete(last)
 
 
+def test_a_stage_that_a_budget_ended_begins_anew_with_a_smaller_reproducer(place: Path) -> None:
+    """From the reduction on every trial takes for ever, so that triage ends with the original."""
+    reducing = str(place / "solve/*/2-reduce")
+    waits = (
+        f"import glob, os, time\nif glob.glob({reducing!r}) and not os.path.exists("
+        f"{str(place / 'go')!r}):\n    time.sleep(9999)\n"
+    )
+    (place / "train.py").write_text(waits + TRAIN)
+    first = aorta("solve", "--budget", f"{patience(5):.0f}s", *QUIET, *COMMAND, cwd=place).json()
+    ended = {row["name"]: row["status"] for row in first["stages"]}
+    assert (ended["reduce"], ended["triage"]) == ("budget", "budget"), first["stages"]
+    (place / "go").touch()
+    document = gone_on_with(place, first, "--budget", "1h")
+    assert_complete(document)
+    (triage,) = [row for row in document["stages"] if row["name"] == "triage"]
+    assert triage["status"] == "no_answer"
+    assert "no stack of these mitigations" in triage["why"]
+
+
 @pytest.mark.parametrize("words", [("--max-trials", "7"), ("--budget", "1s")])
 def test_the_newest_that_a_budget_ended_is_found_without_its_name(
     place: Path, words: tuple[str, ...]

@@ -56,6 +56,10 @@ class RunDir:
     def journal(self) -> Path:
         return self.private / "journal.jsonl"
 
+    @classmethod
+    def of_journal(cls, journal: Path) -> "RunDir":
+        return cls(journal.parent.parent)
+
     @property
     def lock(self) -> Path:
         return self.private / "lock"

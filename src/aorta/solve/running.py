@@ -1,11 +1,12 @@
 """`solve`: the stages one after the other, and what each may spend of a budget."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.core.errors import AortaError, Terminated
+from aorta.core.errors import AnotherQuestionError, AortaError, Terminated
 from aorta.engine.events import Listener, Reason
 from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
 from aorta.engine.session import Resume, begun_with, keep_request
@@ -208,7 +209,7 @@ def _one(stage: Stage, state: State) -> StageResult:
         else:
             _give_share(stage, state)
             state.say(f"{stage.name} ...")
-            result = stage(state)
+            result = _asked(stage, state)
     except AortaError as wrong:
         if stage.name == "reproduce":
             raise
@@ -220,6 +221,18 @@ def _one(stage: Stage, state: State) -> StageResult:
     spent = sum(n for name, n in counts.items() if name.partition("-")[0] == stage.name)
     seconds = max(0.0, state.shared.elapsed - others)
     return replace(result, trials=result.trials + spent, seconds=seconds)
+
+
+def _asked(stage: Stage, state: State) -> StageResult:
+    """Of a smaller reproducer than an ended process had it is another question, asked anew."""
+    while True:
+        try:
+            return stage(state)
+        except AnotherQuestionError as wrong:
+            run_dir = RunDir.of_journal(Path(str(wrong.where))).path
+            if stage.name in {"reproduce", "reduce"} or not run_dir.is_relative_to(state.path):
+                raise
+            shutil.rmtree(run_dir)
 
 
 def _as_it_was(state: State, name: str, status: Status, why: str) -> StageResult:
