@@ -45,7 +45,7 @@ def triage(
     >>> triage(TriageRequest(recipe=Path("r.yaml"))).run_dir  # doctest: +SKIP
     """
     recipe = recipe_of(request)
-    mode = StackRun if request.mode == "optimize" else MatrixRun
+    mode = partial(StackRun, seen=request.seen) if request.mode == "optimize" else MatrixRun
     session = _session(mode(check_recipe(recipe)).plan, request)
     chosen = replace(request.executor, warm=True) if recipe.content.warm else request.executor
     with session, closing(chosen.open()) as executor:
