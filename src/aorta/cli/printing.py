@@ -10,7 +10,9 @@ import sys
 import termios
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import click
 
 from aorta.version import __version__
 
@@ -45,6 +47,26 @@ def show_plan(
         for line in said:
             echo(line)
     say("nothing was run")
+
+
+class Result(Protocol):
+    @property
+    def exit_code(self) -> int: ...
+    def to_json(self) -> Mapping[str, Any]: ...
+
+
+def show_and_leave(
+    schema: str, result: Result, lines: Iterable[str], *, as_json: bool, go_on: str | None
+) -> NoReturn:
+    """The result on stdout, on stderr how to go on with what is not done, and the exit code."""
+    if as_json:
+        print_json(schema, result.to_json())
+    else:
+        for line in lines:
+            click.echo(line)
+    if go_on:
+        say(f"aorta: {go_on}")
+    raise click.exceptions.Exit(int(result.exit_code))
 
 
 def warn_of_stdin() -> None:

@@ -1,13 +1,12 @@
 """`aorta solve`: all of the above, unattended."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, show_plan, warn_of_stdin
+from aorta.cli.printing import say, show_and_leave, show_plan, warn_of_stdin
 
 if TYPE_CHECKING:
     from aorta.solve.request import SolveRequest
@@ -85,6 +84,7 @@ def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
 
 
 def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
+    from aorta.engine.events import Ending
     from aorta.report.building import write_page
     from aorta.solve.running import solve
     from aorta.solve.solution import SCHEMA
@@ -96,11 +96,5 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
 
     solution = solve(request, lambda _stage: display.listeners(), say_stage, show)
     warn_of_stdin()
-    if display.as_json:
-        print_json(SCHEMA, solution.to_json())
-    else:
-        for line in solution.lines:
-            click.echo(line)
-    if solution.can_go_on:
-        say(f"aorta: go on with: aorta solve --resume {shlex.quote(str(solution.state.path))}")
-    raise click.exceptions.Exit(int(solution.exit_code))
+    go_on = Ending(solution.ended).how_to_go_on("solve", solution.state.path)
+    show_and_leave(SCHEMA, solution, solution.lines, as_json=display.as_json, go_on=go_on)

@@ -1,6 +1,5 @@
 """`aorta triage`: which mitigation, in which environment, makes it stop?"""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,16 +135,12 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 
 
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
-    from aorta.engine.events import Reason
     from aorta.triage.matrix import MatrixReport
-    from aorta.triage.optimize import StackReport
 
-    ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
-    if ending.reason is not Reason.DONE:
-        again = ["aorta", "triage", "run", "--resume", str(run_dir)]
-        if isinstance(report, StackReport):
-            again += ["--mode", "optimize"]
-        say(f"aorta: {ending.detail}; go on with: {shlex.join(again)}")
+    run_dir, exit_code = report.run_dir, report.exit_code
+    if go_on := report.ending.how_to_go_on("triage run", run_dir):
+        mode = "" if isinstance(report, MatrixReport) else " --mode optimize"
+        say(f"aorta: {go_on}{mode}")
     elif report.no_answer:
         say(f"aorta: {run_dir}: {report.no_answer}")
     elif strict and isinstance(report, MatrixReport) and report.did_not_run:

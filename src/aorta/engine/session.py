@@ -1,10 +1,10 @@
 """One run of any verb, from output directory to ending: claim or resume, lock, journal, engine."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -29,6 +29,16 @@ class Resume:
     """Which run to go on with."""
 
     run: Path | None = None  # None: the newest unfinished one
+
+
+class _Resumable(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def resume(self) -> Resume | None: ...
+
+
+_Resuming = TypeVar("_Resuming", bound=_Resumable)
 
 
 class Session:
@@ -119,6 +129,21 @@ def begun_with(run: RunDir, kind: type[_Request]) -> _Request:
     except (OSError, ValueError):  # none, or one whose writer was killed
         why = "it does not say what was asked; give the whole command line again"
         raise ResumeError(why, where=str(run.path)) from None
+
+
+def taken_up(
+    request: _Resuming, output: Path, verb: str, *, is_whole: bool, say: Callable[[str], None]
+) -> _Resuming:
+    """The request that goes on with a run, which it names: what that was begun with, unless it
+    `is_whole` itself. `say` is told which run, where nobody named it.
+    """
+    if request.resume is None:
+        return request
+    run = find_resumable(output, verb, request.resume.run)
+    if request.resume.run is None:
+        say(f"resuming {run.path}")
+    request = replace(request, resume=Resume(run.path))
+    return request if is_whole else kept_request(run, request)
 
 
 def kept_request(run: RunDir, now: _Request) -> _Request:

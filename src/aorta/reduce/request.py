@@ -79,10 +79,9 @@ def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
         ticket=plan.ticket,
         spec=str(file.absolute()) if file.is_file() else plan.spec.file,
     )
-    files = tuple(file.absolute() for file in request.layers.mitigations_files)
     kept = replace(
         request,
-        layers=replace(request.layers, mitigations_files=files),
+        layers=request.layers.absolute(),
         spec=request.spec and request.spec.absolute(),
         fixed_by=request.fixed_by and request.fixed_by.absolute(),
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aorta.core.errors import AnotherQuestionError, AortaError, Terminated
 from aorta.engine.events import Listener, Reason
-from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
-from aorta.engine.session import Resume, begun_with, keep_request
+from aorta.engine.rundir import RunDir, RunLock, claim_run_dir
+from aorta.engine.session import Resume, begun_with, keep_request, taken_up
 from aorta.reduce.launcher import python_of
 from aorta.solve.request import WANTED, SolveRequest
 from aorta.solve.solution import Solution, write_summary
@@ -72,14 +72,11 @@ def solve(
     """
     if request.source is not None and RunDir(request.source).about().get("verb") == VERB:
         request = replace(request, resume=Resume(request.source))
-    if request.resume is None:
+    request = taken_up(request, request.output.absolute(), VERB, is_whole=True, say=say)
+    if request.resume is None or request.resume.run is None:
         run, begun = _begun(request)
     else:
-        given = request.resume.run
-        named = given.absolute() if given is not None else None
-        run = find_resumable(request.output.absolute(), VERB, named)
-        if named is None:
-            say(f"resuming {run.path}")
+        run = RunDir(request.resume.run.absolute())
         # The original request, with where trials run now.
         begun = replace(begun_with(run, SolveRequest), executor=request.executor)
     lock = RunLock(run.lock).take()

@@ -45,8 +45,9 @@ class Solution:
         return list(self.to_json()["culprits"])
 
     @property
-    def can_go_on(self) -> bool:
-        return self.ended is not Reason.DONE
+    def again(self) -> str | None:
+        """The command that goes on with it, where there is something to go on with."""
+        return Ending(self.ended).command_to_go_on("solve", self.state.path)
 
     @property
     def exit_code(self) -> Exit:
@@ -166,7 +167,7 @@ class Solution:
             yield "run it where it fails, or give it longer: aorta solve --budget 8h ..."
             pattern = "--pattern 'time ([0-9.]+)' --above 0.5"
             yield f"if it is slow: aorta solve --oracle metric {pattern}"
-            if not self.can_go_on:
+            if self.again is None:
                 return
         if self._broken:
             yield from document["isolation"]["next"]
@@ -181,8 +182,7 @@ class Solution:
             yield f"aorta bundle verify {shlex.quote(document['bundle']['path'])}{run}"
         if found or self.ended in {Reason.DONE, Reason.BUDGET}:
             yield f"aorta report {shlex.quote(str(state.path))}"
-        if self.can_go_on:
-            yield shlex.join(["aorta", "solve", "--resume", str(state.path)])
+        yield from filter(None, [self.again])
 
 
 def write_summary(solution: Solution) -> None:
