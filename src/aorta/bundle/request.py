@@ -103,10 +103,7 @@ def _run(
         expected=known_failure(experiment.oracle) or failure_from_elsewhere(result.get("failure")),
         private_trials=True,
     )
-    with (
-        Session.fresh(results, "rehearsal") as session,
-        closing(LocalExecutor()) as executor,
-    ):
+    with Session.fresh(results, "rehearsal") as session, closing(LocalExecutor()) as executor:
         answer = session.answer(question, executor)
     if answer.ending.reason is Reason.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is known of it

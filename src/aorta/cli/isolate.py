@@ -71,8 +71,7 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
         show_plan("isolate", plan_lines(request), as_json=display.as_json)
         return
     report = isolate(
-        request,
-        lambda: display.listeners(describe=request.placed, each=options.a_line_a_trial),
+        request, lambda: display.listeners(describe=request.placed, each=options.a_line_a_trial)
     )
     go_on = report.ending.how_to_go_on("isolate", report.run_dir)
     show_and_leave(SCHEMA, report, report.lines(), as_json=display.as_json, go_on=go_on)

@@ -96,11 +96,7 @@ def command(context: click.Context, /, **given: Any) -> None:
 @options.as_json
 @options.command_words("-- COMMAND...")
 def init(
-    output: Path,
-    timeout: float | None,
-    force: bool,
-    as_json: bool,
-    command: tuple[str, ...],
+    output: Path, timeout: float | None, force: bool, as_json: bool, command: tuple[str, ...]
 ) -> None:
     """Run a command once and write a commented starter spec from how it failed.
 

@@ -31,11 +31,7 @@ def host_snapshot(env: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def snapshot_of(
-    environment: Environment,
-    env: Mapping[str, str],
-    executor: Executor,
-    scratch: Path,
-    cwd: Path,
+    environment: Environment, env: Mapping[str, str], executor: Executor, scratch: Path, cwd: Path
 ) -> dict[str, Any]:
     """The snapshot inside `environment`; the executor must be idle."""
     if not environment.isolated:

@@ -36,8 +36,7 @@ SnapshotFor = Callable[[PlannedCell], dict[str, object]]
 
 
 def triage(
-    request: TriageRequest,
-    listeners: Callable[[], Sequence[Listener]] = tuple,
+    request: TriageRequest, listeners: Callable[[], Sequence[Listener]] = tuple
 ) -> MatrixReport | StackReport:
     """Which mitigation, in which environment, makes it stop? Every trial that the mode asks for,
     then its answer on disk; also of a run that is stopped before its end.

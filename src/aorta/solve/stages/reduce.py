@@ -97,11 +97,7 @@ def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
         subject_of(requested).environment, mitigations_files=requested.mitigations_files
     )
     request = ReduceRequest(
-        run_dir=folder,
-        ticket=requested.ticket,
-        layers=layers,
-        **state.how(stage, folder),
-        **more,
+        run_dir=folder, ticket=requested.ticket, layers=layers, **state.how(stage, folder), **more
     )
     report = reduce(request, state.listeners(stage), written=state.best_so_far)
     Stopped.check(report.ending.reason)
