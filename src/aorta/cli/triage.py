@@ -1,6 +1,5 @@
 """`aorta triage`: which mitigation, in which environment, makes it stop?"""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, show_plan
 from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -80,12 +79,7 @@ def run(
         **given,
     )
     if only_say:
-        plan = dry_run(request)
-        if display.as_json:
-            print_json("aorta.triage.plan/1", plan)
-        else:
-            click.echo("\n".join(plan["lines"]))
-        say("nothing was run")
+        show_plan("triage", **dry_run(request), as_json=display.as_json, echo=click.echo)
         return
     report = triage(request, display.listeners, say)
     _show(report, as_json=display.as_json)
@@ -141,13 +135,11 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 
 
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
-    from aorta.engine.events import Reason
     from aorta.triage.matrix import MatrixReport
 
-    ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
-    if ending.reason is not Reason.DONE:
-        again = shlex.join(["aorta", "triage", "run", "--resume", str(run_dir)])
-        say(f"aorta: {ending.detail}; go on with: {again}")
+    run_dir, exit_code = report.run_dir, report.exit_code
+    if go_on := report.ending.how_to_go_on("triage run", run_dir):
+        say(f"aorta: {go_on}")
     elif report.no_answer:
         say(f"aorta: {run_dir}: {report.no_answer}")
     elif strict and isinstance(report, MatrixReport) and report.did_not_run:

@@ -24,8 +24,8 @@ from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Question
-from aorta.engine.rundir import find_resumable, write_json
-from aorta.engine.session import Session, keep_request, kept_request
+from aorta.engine.rundir import write_json
+from aorta.engine.session import Session, keep_request, taken_up
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.startable import check_startable
@@ -90,15 +90,15 @@ class _Recording:
 
 
 def diverge(
-    request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple
+    request: DivergeRequest,
+    listeners: Callable[[], Sequence[Listener]] = tuple,
+    say: Callable[[str], None] = lambda _words: None,
 ) -> DivergeReport:
     """The whole comparison, or what is left of one that was cut short. `listeners` makes fresh ones
     for each of its searches. A wrong request is a UsageError before anything is written.
     """
-    if request.resume is not None and not request.command and request.run_dir is None:
-        run = find_resumable(request.output, "diverge", request.resume.run)
-        request = kept_request(run, request)
-    request = request.absolute()
+    says_it = bool(request.command or request.run_dir)
+    request = taken_up(request, request.output, "diverge", is_whole=says_it, say=say).absolute()
     request.identity()
     if request.command and request.executor.name == "local":
         check_startable(request.command, request.cwd or Path.cwd())
@@ -112,8 +112,6 @@ def diverge(
             good_and_bad = request.good_and_bad(session.run.private)
             report = _Work(session, request, good_and_bad, executor, listeners).report()
             write_json(session.path / "result.json", SCHEMA, report.to_json())
-            done = report.ended is Reason.DONE
-            session.run.describe(state="done" if done else report.ended.value)
             return report
 
 

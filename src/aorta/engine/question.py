@@ -51,6 +51,12 @@ class Budget:
     anew: bool = False  # of a resumed run: the seconds before it do not count
     retries: int = RETRIES
 
+    def less(self, seconds: float) -> "Budget":
+        """What is left of it."""
+        if self.max_seconds is None:
+            return self
+        return replace(self, max_seconds=max(0.0, self.max_seconds - seconds))
+
     def allows(self, trials: int) -> bool:
         """Whether one more may be started beside so many."""
         return self.max_trials is None or trials < self.max_trials

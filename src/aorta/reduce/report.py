@@ -110,9 +110,7 @@ class ReduceReport:
 
     @property
     def resume_command(self) -> str | None:
-        if self.ending.reason is Reason.DONE:
-            return None
-        return shlex.join(["aorta", "reduce", "--resume", str(self.run_dir)])
+        return self.ending.command_to_go_on("reduce", self.run_dir)
 
     def last_failing(self, point: Point) -> TrialRecord | None:
         """The latest failing trial of this configuration, other than the shipped copy's."""

@@ -133,7 +133,6 @@ class ReductionRun:
         self._private = session.run.private
         self.experiment = plan.experiment()
         self._open_executor = open_executor
-        self._seconds = 0.0  # that the questions before took, over every resume
         self._began = time.monotonic()
         self._descent = Descent(plan.axes)
         self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
@@ -180,17 +179,11 @@ class ReductionRun:
         executor = self._open_executor()
         self._look_inside(executor)
         listeners = self.listeners if listeners is None else listeners
-        answer = self.session.answer(replace(question, **more), executor, listeners)
-        self._seconds += answer.ending.seconds
-        return answer
+        return self.session.answer(replace(question, **more), executor, listeners)
 
     def _budget(self) -> Budget:
         """What the questions before have left."""
-        given = self.plan.budget
-        if given.max_seconds is None:
-            return given
-        spent = time.monotonic() - self._began if given.anew else self._seconds
-        return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
+        return self.plan.budget.less(time.monotonic() - self._began)
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
         clear_data(self._private / record.path)

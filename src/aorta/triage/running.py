@@ -53,7 +53,7 @@ def triage(
     chosen = replace(request.executor, warm=True) if recipe.content.warm else request.executor
     with session, closing(chosen.open()) as executor:
         files = RunFiles(session.run)
-        run = type(run)(build_plan(files.adopt(recipe)))
+        run = _run(build_plan(files.adopt(recipe)), request)
         snapshots, warnings = files.take_snapshots(run.plan, executor)
         question = Question(
             search=run.search,
@@ -88,7 +88,11 @@ def _checked(request: TriageRequest) -> Run:
     """Refuses what can be known to be wrong before anything is run or written."""
     plan = check_recipe(recipe_of(request))
     check_command(plan.baseline.experiment, request.executor.name)
-    return StackRun(plan) if request.mode == "optimize" else MatrixRun(plan)
+    return _run(plan, request)
+
+
+def _run(plan: Plan, request: TriageRequest) -> Run:
+    return StackRun(plan, request.seen) if request.mode == "optimize" else MatrixRun(plan)
 
 
 def check_recipe(recipe: Recipe) -> Plan:

@@ -42,6 +42,7 @@ class Triage(Stage):
                 mode="optimize",
                 output_dir=state.path,
                 run_dir=folder,
+                seen=subject.seen,
                 **state.how(self.name, folder),
             ),
             state.listeners(self.name),
