@@ -291,8 +291,7 @@ class _Blame:
         ]
         lone = [self._bad[i] for i in mine - {p.first.index for p in both_do}]
         lone += [self._good[i] for i in theirs - {p.second.index for p in both_do}]
-        again = _computed_again(self.bad, lone) | _computed_again(self.good, lone)
-        lone = self._in_order(o for o in lone if id(o) not in again and not self._only_moves(o))
+        lone = self._in_order(o for o in lone if not self._only_moves(o))
         if not lone:
             return self.parting(pair)
         first = next((o for o in lone if not _PREPARES.fullmatch(o.op)), lone[0])
@@ -401,23 +400,6 @@ def _in_other_parts(mine: Sequence[Operation], theirs: Sequence[Operation]) -> s
         ):
             agree |= {id(operation) for operation in (*one, *other)}
     return agree
-
-
-def _computed_again(stream: Stream, lone: Iterable[Operation]) -> set[int]:
-    """Those, by `id`, that give to the bit what the same operation gave before from the same."""
-    wanted = {operation.op for operation in lone}
-    first: dict[object, Operation] = {}
-    known: dict[int, int] = {}  # of what is computed again: what it is
-    found = set()
-    for operation in stream.operations:
-        if operation.op in wanted and operation.inputs and not operation.is_random:
-            read = [[(known.get(i, i), r) for i, r in writers] for writers in operation.inputs]
-            key = (operation.op, str(read), operation.input_shapes)
-            before = first.setdefault(key, operation)
-            if before is not operation and before.outputs == operation.outputs:
-                known[operation.index] = before.index
-                found.add(id(operation))
-    return found
 
 
 def _is_far(pair: Pair) -> bool:
