@@ -167,7 +167,7 @@ _TRIALS = (
     click.option("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
     click.option("--partition", help="slurm."),
     click.option("--account", help="slurm."),
-    click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
+    click.option("--time-limit", type=Duration(), help="Of one job (slurm)."),
     click.option("--job-per-trial", is_flag=True, help="One job a trial, not workers (slurm)."),
     click.option(
         "--warm/--cold",
