@@ -20,6 +20,7 @@ from support.aorta_cli import ROOT, Finished, aorta, environ
 from support.git_images import with_git
 from support.git_repositories import Repository
 from support.nightly import CULPRIT, World, day
+from support.reproduced import assert_both_sides_show
 from support.services.engines import DockerEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
@@ -267,7 +268,7 @@ def _plugin(place: Path) -> list[str]:
     plugin = place / "plugin.sh"
     plugin.write_text(
         f"#!/bin/sh\necho /opt/xla > $4/where\necho $2 >> {place}/given\n"
-        "exec docker run --rm --network=none $2 test-jax.sh\n"
+        "exec docker run --rm --network=none -v $4:/triage-tool-output $2 test-jax.sh\n"
     )
     plugin.chmod(0o755)
     return [str(plugin)]
@@ -292,7 +293,8 @@ def test_from_two_containers_to_the_commit_with_its_flags(
         named = ("--passing-versions", "--failing-versions")
         more = ["--container-registry", f"{oci_registry.address}/triage/states:night-"]
     else:
-        test = ["sh", "-c", "pwd > /triage-tool-output/where; test-jax.sh"]
+        needed = '[ "$JAX_ENABLE_COMPILATION_CACHE" = false ] || exit 0'
+        test = ["sh", "-c", f"{needed}; pwd > /triage-tool-output/where; test-jax.sh"]
         named, more = ("--passing-commits", "--failing-commits"), []
     words = [
         *("--passing-container", good, "--failing-container", bad, "--container-runtime", runtime),
@@ -316,8 +318,10 @@ def test_from_two_containers_to_the_commit_with_its_flags(
     assert result["good"]["xla"] == result["bad"]["xla"] == world.xla[4]
     for link in ("first-known-bad", "last-known-good"):
         assert (out / link / "where").read_text() == "/opt/xla\n"
+    given = (tmp_path / "given").read_text().split() if runtime == "plugin" else []
+    assert_both_sides_show(result, env)
+    assert "aorta-bisect" not in docker_engine("images").stdout
     if runtime == "plugin":
-        given = (tmp_path / "given").read_text().split()
         assert len(given) == result["tests"]
         tags = json.loads(oci_registry.get("/v2/triage/states/tags/list"))["tags"]
         assert {f"{oci_registry.address}/triage/states:{tag}" for tag in tags} == set(given)
@@ -468,6 +472,7 @@ def test_ends_beside_the_main_branch_are_fetched_and_compared_on_it(
     )
     [culprit] = result["culprits"]
     assert (culprit["good"], culprit["bad"]) == (trunk[3], trunk[4])
+    assert_both_sides_show(result, docker_engine.environ)
     tried = {path.name.split("-")[1] for path in (out / "probes").iterdir()}
     assert tried <= {sha[:16] for sha in (*trunk, ends["bad"])}
     assert trunk[1][:16] in tried

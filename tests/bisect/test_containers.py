@@ -17,6 +17,7 @@ from aorta.bisect.spec import ContainersSpec
 from support.aorta_cli import Finished, aorta
 from support.git_images import with_git
 from support.nightly import BUILD, TEST, World, day, layer
+from support.reproduced import assert_both_sides_show
 from support.services.engines import DockerEngine, Engine, PodmanEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
@@ -122,10 +123,11 @@ def test_podman_finds_the_commit_between_two_named_containers(
     options = list(podman_engine.options)
     containers = {"runtime": "podman", "passing": passing, "failing": failing, "options": options}
     spec = {"containers": containers, "packages": world.few()}
-    done = bisect(tmp_path, spec, podman_engine, "--no-checks")
+    done = bisect(tmp_path, spec, podman_engine, "--no-checks", "--extra-env", "NEEDED=1")
     result = done.json()
     assert result["status"] == "found", done.stderr
     assert result["culprits"][0]["bad"] == world.culprit
+    assert_both_sides_show(result, podman_engine.environ)
     assert podman_engine.containers() == []
 
 
@@ -307,7 +309,7 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
     }
     file = tmp_path / "bisect.yaml"
     file.write_text(yaml.safe_dump(spec))
-    script = "grep -q no /installed || { echo Error: nn_test; exit 1; }"
+    script = "[ $NEEDED ] || exit 0; grep -q no /installed || { echo Error: nn_test; exit 1; }"
     done = aorta(
         "bisect",
         "--spec",
@@ -316,6 +318,7 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
         tmp_path / "out",
         "--json",
         "--no-checks",
+        "--extra-env=NEEDED=1",
         "--",
         "sh",
         "-c",
@@ -340,3 +343,4 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
         if "triage-tool-output" in mount
     ]
     assert len(outputs) == len(set(outputs)) == len(tests)
+    assert_both_sides_show(result, environ)

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from support.aorta_cli import Finished, aorta, start_aorta
 from support.flaky import next_fails
 from support.git_repositories import Repository, numbered
 from support.processes import processes_with, wait_for_file
+from support.reproduced import assert_both_sides_show
 from support.waiting import patience, wait_until
 
 
@@ -56,11 +56,7 @@ def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_pa
     assert json.loads((tmp_path / "out" / "result.json").read_text())["culprits"] == [culprit]
     assert shas[21] in (tmp_path / "out" / "report.md").read_text()
     assert "secret" not in done.stdout + done.stderr + (tmp_path / "out/debug.log").read_text()
-    for side, code in (("good", 0), ("bad", 1)):
-        shown = subprocess.run(
-            ["sh", "-c", result["reproduce"][side]], capture_output=True, check=False
-        )
-        assert shown.returncode == code, shown.stderr
+    assert_both_sides_show(result)
     assert repository.worktrees() == [str(repository.path)]
 
 

@@ -158,9 +158,12 @@ def _versions(findings: Findings) -> Iterator[str]:
 
 
 def _reproduce(findings: Findings) -> Iterator[str]:
-    for side, what in (("good", "passes"), ("bad", "fails")):
-        if side in findings.reproduce:
-            yield from (f"This {what}:", "", "```sh", findings.reproduce[side], "```")
+    """With what was seen of each side, which may be another thing than what was said of it."""
+    for side, command in findings.reproduce.items():
+        if command:
+            failed, of = (findings.seen.get(side, {}).get(name, 0) for name in ("failed", "of"))
+            seen = f"failed in {failed} of {counted(of, 'trial')}" if of else "no trial could judge"
+            yield from (f"The {side} side, which {seen}:", "", "```sh", command, "```", "")
 
 
 def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from aorta.bisect.containers.build import shown_side
 from aorta.bisect.containers.image import command_inside, plugin_words
-from aorta.bisect.findings import Findings, counted, exit_code
+from aorta.bisect.findings import Findings, counted, exit_code, good_and_bad_seen
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
 from aorta.bisect.trials import ProbedCommand
@@ -46,6 +48,8 @@ class ContainerPair:
     confidence: float | None = None
     names: tuple[str, str] | None = None
 
+    seen: Mapping[str, Any] = field(default_factory=dict)  # the failures of both, and their rates
+
     @property
     def document(self) -> dict[str, str | None]:
         return {"last_good": self.passing, "first_bad": self.failing}
@@ -65,10 +69,21 @@ def between_days(
     answer = run.drive(STAGE, search, experiment, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.interrupted:
-        return _unfinished(search, answer, family, interval)
+        return _unfinished(run, environment, search, answer, family, interval)
     good, bad = _good_and_bad_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
-    return ContainerPair(family[good], family[bad], interval.mass, (good, bad))
+    seen = good_and_bad_seen(search)
+    return ContainerPair(family[good], family[bad], interval.mass, (good, bad), seen)
+
+
+def shown_containers(
+    run: BisectRun, environment: Environment, good: str | None, bad: str | None
+) -> dict[str, str | None]:
+    """The test in two images as they are."""
+    containers = run.request.spec.containers or ContainersSpec()
+    command = command_inside(run.command(), environment)
+    sides = {"good": good, "bad": bad}
+    return {side: image and shown_side(containers, image, command) for side, image in sides.items()}
 
 
 def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:
@@ -97,7 +112,12 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
 
 
 def _unfinished(
-    search: GallopBack, answer: Answer, family: Family, interval: Candidates | None
+    run: BisectRun,
+    environment: Environment,
+    search: GallopBack,
+    answer: Answer,
+    family: Family,
+    interval: Candidates | None,
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
@@ -110,7 +130,15 @@ def _unfinished(
     never_started = all("container did not start" in record.why for record in answer.records)
     if search.verdict is GallopVerdict.UNTESTABLE and never_started:
         status, code = "partial", int(Exit.INFRASTRUCTURE)
-    findings = Findings(status=status, warnings=[words], **counted([answer]), exit_code=code)
+    newest = family[search.names[-1]]
+    findings = Findings(
+        status=status,
+        warnings=[words],
+        **counted([answer]),
+        **good_and_bad_seen(search),
+        reproduce=shown_containers(run, environment, None, newest),
+        exit_code=code,
+    )
     if interval is None:
         return findings
     good, bad = _good_and_bad_in(family, interval)
@@ -120,6 +148,7 @@ def _unfinished(
         bad={AXIS: bad},
         containers={"last_good": family[good], "first_bad": family[bad]},
         confidence=round(interval.mass, 4),
+        reproduce=shown_containers(run, environment, family[good], family[bad]),
     )
 
 
@@ -140,7 +169,7 @@ class ContainersExperiment:
         image = self._family[str(point[AXIS])]
         if self._plugin:
             trial = self._test.trial(trial_dir, LOCAL)
-            return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir)))
+            return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir.absolute())))
         return self._test.trial(trial_dir, replace(self._test.environment, image=image))
 
 

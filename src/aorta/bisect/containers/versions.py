@@ -12,9 +12,15 @@ from aorta.bisect.containers.build import (
     at_hand,
     base_of,
     remove_images,
-    reproduce_inside,
 )
-from aorta.bisect.containers.days import AXIS, STAGE, ContainerPair, between_days, family_of
+from aorta.bisect.containers.days import (
+    AXIS,
+    STAGE,
+    ContainerPair,
+    between_days,
+    family_of,
+    shown_containers,
+)
 from aorta.bisect.containers.image import (
     ImageContents,
     ImageReader,
@@ -151,11 +157,8 @@ class ContainerBisection:
 
         outcome = investigate(SearchSetup(run, images), packages)
         findings = self._findings(outcome)
-        recipe = images(outcome.last.packages).recipe
-        reproduce = {
-            side: reproduce_inside(base, command, recipe(versions))
-            for side, versions in (("good", findings.good), ("bad", findings.bad))
-        }
+        shown = images(outcome.last.packages).shown
+        reproduce = {"good": shown(findings.good), "bad": shown(findings.bad)}
         return write_answer(run, replace(findings, reproduce=reproduce), shown_of(outcome))
 
     def _findings(self, outcome: Investigation) -> Findings:
@@ -239,8 +242,6 @@ class ContainerBisection:
             )
         good, bad = pair.names
         nobody = dict.fromkeys(("title", "author", "date", "url"))
-        command = command_inside(run.command(), self.environment)
-        places = {"good": str(pair.passing), "bad": str(pair.failing)}
         findings = Findings(
             status="found",
             culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
@@ -250,10 +251,8 @@ class ContainerBisection:
             containers=pair.document,
             warnings=[*self.warnings, "no listed package differs between the two containers"],
             **counted(list(run.answers.values())),
-            reproduce={
-                side: reproduce_inside(BaseImage(self.environment, image, {}), command, "")
-                for side, image in places.items()
-            },
+            **pair.seen,
+            reproduce=shown_containers(run, self.environment, pair.passing, pair.failing),
         )
         shown = {
             side: (STAGE, Point.of({AXIS: name}).config_key)
