@@ -345,8 +345,22 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path: Path) -> None:
     done = bisect(repository, tmp_path / "out", "--good", shas[0], "--dry-run", *fails_from(20))
     assert done.exit_code == 0
     assert done.json()["packages"][0]["commits"] == 32
-    assert 5 <= done.json()["expected_builds"] <= 9
+    assert 5 <= done.json()["expected_builds"] <= 10
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("commits", "checks"), [(30, True), (30, False), (3, True), (9, True)])
+def test_a_steady_run_tries_no_more_states_than_its_plan_says(
+    tmp_path: Path, commits: int, *, checks: bool
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", commits)
+    for culprit in {1, commits // 3, commits - 1}:
+        words = ("--good", shas[0], "--", "sh", "-c", f"test $(cat number) -lt {culprit}")
+        out = tmp_path / f"{culprit}"
+        planned = bisect(repository, out, "--dry-run", *words, checks=checks).json()
+        result = bisect(repository, out, *words, checks=checks).json()
+        assert result["culprits"][0]["commit"] == shas[culprit]
+        assert result["builds"] <= planned["expected_builds"] <= result["builds"] + 4
 
 
 @pytest.mark.parametrize(
