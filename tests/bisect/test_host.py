@@ -98,7 +98,7 @@ def test_where_it_must_be_the_same_failure_another_one_is_neither_good_nor_bad(
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 24)
     script = (
-        "n=$(cat number); if [ $n -ge 12 ] && [ $n -lt 14 ]; then echo 'Error: cannot import'; "
+        "n=$(cat number); if [ $n -ge 9 ] && [ $n -lt 14 ]; then echo 'Error: cannot import'; "
         "exit 3; fi;"
         "if [ $n -ge 18 ]; then echo 'Error: loss is nan'; exit 1; fi"
     )
@@ -106,6 +106,8 @@ def test_where_it_must_be_the_same_failure_another_one_is_neither_good_nor_bad(
     result = bisect(repository, tmp_path / "out", *words).json()
     assert result["status"] == "found"
     assert result["culprits"][0]["bad"] == shas[18]
+    assert any("cannot import" in words for words in result["failed_differently"])
+    assert "--same-failure" not in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_a_flaky_failure_is_found_with_its_rate(tmp_path: Path) -> None:
@@ -347,6 +349,17 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path: Path) -> None:
     assert done.json()["packages"][0]["commits"] == 32
     assert 5 <= done.json()["expected_builds"] <= 10
     assert not (tmp_path / "out").exists()
+
+
+def test_only_a_run_is_offered_to_be_gone_on_with(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 4)
+    words = ("--good", shas[0], *fails_from(2))
+    assert bisect(repository, tmp_path / "run", *words).exit_code == 0
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "notes").touch()
+    for name, offered in (("run", True), ("kept", False)):
+        done = bisect(repository, tmp_path / name, *words)
+        assert (done.exit_code, "--resume" in done.stderr) == (2, offered)
 
 
 @pytest.mark.parametrize(("commits", "checks"), [(30, True), (30, False), (3, True), (9, True)])

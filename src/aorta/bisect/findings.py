@@ -40,6 +40,7 @@ class Findings:
     status: str
     culprits: Sequence[Mapping[str, Any]] = ()
     confidence: float | None = None
+    why: str | None = None  # nothing could be told of an end: what was in the way
     range: Sequence[Mapping[str, Any]] = ()
     partner: Mapping[str, Any] | None = None
     good: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +68,10 @@ class Findings:
 
 def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
-    status = _status(outcome)
+    status, why = _status(outcome), _why_untestable(main)
+    code = exit_code(status, answers)
+    if why and never_started(main.answer.records):
+        status, code = "partial", int(Exit.INFRASTRUCTURE)
     shown = last if last.interval and not main.alike else main
     timeline = shown.search.timeline
     good, bad = timeline.good_end, timeline.bad_end
@@ -79,6 +83,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         status=status,
         culprits=culprits,
         confidence=round(last.mass, 4) if candidates else None,
+        why=why,
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=shown.versions(good),
@@ -88,8 +93,20 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome)),
         failure=failure_to_json(next((a.expected for a in answers if a.expected), None)),
-        exit_code=exit_code(status, answers),
+        exit_code=code,
     )
+
+
+def never_started(records: Sequence[TrialRecord]) -> bool:
+    """No trial came so far as to run the command: nothing is known about the failure."""
+    return all("container did not start" in record.why for record in records)
+
+
+def _why_untestable(main: FinishedSearch) -> str | None:
+    if main.search.ends not in {EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE}:
+        return None
+    whys = [record.why for record in main.answer.records if record.why]
+    return ": ".join([_ENDS[main.search.ends][1], *whys[-1:]])
 
 
 def exit_code(status: str, answers: Sequence[Answer]) -> int:
@@ -272,9 +289,7 @@ def _warnings(outcome: Investigation) -> Iterator[str]:
     if main.alike:
         yield main.alike
     if search.ends in _ENDS:
-        untestable = search.ends in {EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE}
-        whys = [f": {record.why}" for record in main.answer.records if untestable]
-        yield _ENDS[search.ends][1] + "".join(whys[-1:])
+        yield _why_untestable(main) or _ENDS[search.ends][1]
     elif search.ends is EndsVerdict.DIFFER:
         yield from _about_trust(outcome)
     about = _about_noise(outcome), _about_partner(outcome.partner)
@@ -346,7 +361,7 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
     }
 
 
-def differently(records: Sequence[TrialRecord]) -> list[str]:
+def differently(records: Sequence[TrialRecord], *, are_left_out: bool) -> list[str]:
     """How many trials failed unlike the first that failed, and what those said."""
     first = None
     judged: list[TrialRecord] = []
@@ -358,4 +373,5 @@ def differently(records: Sequence[TrialRecord]) -> list[str]:
                 continue
         judged.append(record)
     lines = failed_differently(judged)
-    return [*lines, "  --same-failure leaves such states out"] if lines else []
+    advice = [] if are_left_out else ["  --same-failure leaves such states out"]
+    return [*lines, *advice] if lines else []

@@ -32,11 +32,14 @@ HEADLINES = {
 }
 
 
-def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None) -> str:
-    """One line, on every surface: what was found, and how sure it is. Between environments:
-    `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
+def headline(findings: Findings) -> str:
+    """One line, on every surface: what was found, and how sure it is, or what was in the way.
+    Between environments: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
     """
+    status, culprits, confidence = findings.status, findings.culprits, findings.confidence
     named = " and ".join(culprit_words(culprit) for culprit in culprits)
+    if findings.why:
+        return f"{findings.why[:1].upper()}{findings.why[1:]}"
     if status in {"found", "pair"} and _is_of_environments(culprits):
         verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
         return f"{named} {verb} ({100 * (confidence or 0):.0f} %)"
@@ -66,7 +69,7 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         findings,
         output_dir=str(path),
         metric=run.metric.document() if run.metric else None,
-        failed_differently=differently(records),
+        failed_differently=differently(records, are_left_out=run.request.spec.is_guarded),
         warnings=(*findings.warnings, *_why_cut_short(run, findings)),
     )
     for name, answer in answers.items():
@@ -81,7 +84,7 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
     lines = report_lines(findings, records)
     write_atomically(path / "report.md", "\n".join(lines) + "\n")
-    run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
+    run.logs.say(headline(findings))
     run.session.run.describe(status=findings.status)
     return findings
 
@@ -95,7 +98,7 @@ def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
 
 
 def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
-    yield f"# {headline(findings.status, findings.culprits, findings.confidence)}"
+    yield f"# {headline(findings)}"
     yield ""
     yield from _culprits(findings)
     yield from _section("Warnings", [f"- {warning}" for warning in findings.warnings])
@@ -180,7 +183,7 @@ def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
 
 def summary_lines(findings: Findings) -> Iterator[str]:
     """For the terminal, once it is over."""
-    yield headline(findings.status, findings.culprits, findings.confidence)
+    yield headline(findings)
     in_headline = _is_of_environments(findings.culprits) and findings.status in {"found", "pair"}
     several = len(findings.culprits) > 1 and not in_headline
     for culprit in findings.culprits[:10] if several else []:
@@ -189,7 +192,8 @@ def summary_lines(findings: Findings) -> Iterator[str]:
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
-        yield f"  warning: {warning}"
+        if warning != findings.why:  # that is the headline
+            yield f"  warning: {warning}"
     yield from (f"  {line}" for line in findings.failed_differently)
     yield (
         f"  {counted(findings.builds, 'state')}, {counted(findings.tests, 'trial')}; "

@@ -5,6 +5,7 @@ Each search is a stage with a journal of its own (the main one in the run direct
 """
 
 import hashlib
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -106,6 +107,9 @@ class BisectRun:
         self._interrupts.end()
         self.session.__exit__(kind)
         self.logs.close()
+        refused = kind is not None and issubclass(kind, UsageError)
+        if refused and not self.session.resumed and not self.answers:
+            shutil.rmtree(self.path)  # nothing was run, and the mended request may have the place
 
     def say(self, text: str) -> None:
         self.request.say(text)
@@ -135,8 +139,6 @@ class BisectRun:
     ) -> Answer:
         """Run one stage to its end; the failure it searches is that of the first that saw one."""
         spec = self.request.spec
-        # Between environments other failures are no evidence, unless asked for.
-        between = spec.environments is not None
         seen = next((a.expected for a in self.answers.values() if a.expected), None)
         question = Question(
             search,
@@ -144,7 +146,7 @@ class BisectRun:
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),
-            guard_signature=spec.same_failure or (between and not spec.any_failure),
+            guard_signature=spec.is_guarded,
             expected=seen or known_failure(spec.oracle),
             program_varies=True,
         )
@@ -188,10 +190,10 @@ def _open_session(request: ResolvedRequest) -> Session:
     if prefix.is_dir() and not any(prefix.iterdir()):
         prefix.rmdir()
     if prefix.exists():
-        raise UsageError(
-            "already exists; choose another --output-prefix, or go on with it by --resume",
-            where=str(prefix),
-        )
+        restart = "--restart" if request.summary else "--resume"
+        is_run = RunDir(prefix).about().get("verb") == _VERB
+        more = f", or go on with it by {restart}" if is_run else ""
+        raise UsageError(f"already exists; choose another --output-prefix{more}", where=str(prefix))
     return Session.fresh(prefix.parent, _VERB, name=prefix.name)
 
 

@@ -1,6 +1,7 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
 import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say
+from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
@@ -28,6 +30,7 @@ class MountsOrVerbose(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = self.with_long_names(args)
         own = len(args) - self._command_length(ctx, named)
+        self._refuse_half_a_mount(args[max(0, own - 1) :])
         return super().parse_args(ctx, [*named[:own], *args[own:]])
 
     def with_long_names(self, args: list[str]) -> list[str]:
@@ -35,6 +38,16 @@ class MountsOrVerbose(click.Command):
             word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
             for word, follower in zip(args, [*args[1:], ""], strict=True)
         ]
+
+    def _refuse_half_a_mount(self, words: list[str]) -> None:
+        """`-v data --json -- true`: a mount without its other half, and no command."""
+        if len(words) < 3 or words[0] != "-v" or shutil.which(words[1]):
+            return
+        options = {option for parameter in self.params for option in parameter.opts}
+        if "--" in words[2:] or words[2].partition("=")[0] in options:
+            raise UsageError(
+                f"-v {words[1]}: a mount is SRC:DST; if it is the command, write -- before it"
+            )
 
     def _command_length(self, ctx: click.Context, args: list[str]) -> int:
         try:
@@ -207,7 +220,8 @@ def _show(findings: "Findings", display: options.Display) -> None:
     if not (display.as_json and display.quiet):
         for line in summary_lines(findings):
             click.echo(line, err=display.as_json)
-    if findings.status == "partial":
+    if findings.status == "partial" and not findings.why:
         say(f"aorta: go on with: aorta bisect --resume {shlex.quote(findings.output_dir)}")
     if findings.exit_code == Exit.INFRASTRUCTURE:
-        say(f"aorta: {findings.warnings[-1] if findings.warnings else 'trials were lost'}")
+        mend = "; mend that, and take another --output-prefix" if findings.why else ""
+        say(f"aorta: {findings.warnings[-1] if findings.warnings else 'trials were lost'}{mend}")

@@ -1,7 +1,7 @@
 """The days of a container family between which it broke: back in growing steps, then bisection."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,15 +9,15 @@ from typing import Any
 
 from aorta.bisect.containers.build import shown_side
 from aorta.bisect.containers.image import command_inside, plugin_words
-from aorta.bisect.findings import Findings, counted, exit_code, good_and_bad_seen
+from aorta.bisect.findings import Findings, counted, exit_code, good_and_bad_seen, never_started
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.axis import Point
-from aorta.core.errors import Exit, NoAnswerError
+from aorta.core.errors import Exit, NoAnswerError, UsageError
 from aorta.core.oracle import Deciding
 from aorta.core.stats import counted as counted_words
-from aorta.core.trial import LOCAL, Environment, TrialSpec
+from aorta.core.trial import LOCAL, Environment, Outcome, TrialSpec
 from aorta.engine.events import Listener
 from aorta.engine.question import Answer
 from aorta.runtimes.image_registry import ImageRepository, list_tags, split_reference
@@ -30,7 +30,7 @@ STAGE = "containers"
 _VERDICTS = {
     GallopVerdict.DOES_NOT_FAIL: ("did_not_reproduce", "the newest container does not fail"),
     GallopVerdict.UNTESTABLE: ("did_not_reproduce", "the newest container cannot be tested"),
-    GallopVerdict.NEVER_GOOD: ("never_good", "every container that exists fails"),
+    GallopVerdict.NEVER_GOOD: ("never_good", ""),
     GallopVerdict.OPEN: ("partial", "stopped while looking for a container that passes"),
 }
 
@@ -47,7 +47,6 @@ class ContainerPair:
     failing: str | None
     confidence: float | None = None
     names: tuple[str, str] | None = None
-
     seen: Mapping[str, Any] = field(default_factory=dict)  # the failures of both, and their rates
 
     @property
@@ -60,6 +59,9 @@ def between_days(
 ) -> ContainerPair | Findings:
     search = _search(run, containers, family)
     run.image_of = family.__getitem__
+    start, begins_at = containers.start_date, search.begins_at
+    if start and begins_at and begins_at != start:
+        run.say(f"there is no container of {start}: {begins_at} is tried first")
     command = command_inside(run.command(), environment)
     experiment = ContainersExperiment(command, family, plugin=containers.plugin)
     listeners: list[Listener] = []
@@ -121,18 +123,20 @@ def _unfinished(
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
-    if status == "partial":
+    if search.verdict is GallopVerdict.NEVER_GOOD:
+        words = _what_fails(search, answer)
+    elif status == "partial":
         words += f": {answer.ending.detail}"
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
     code = exit_code(status, [answer])
-    # No trial came so far as to run the command: nothing is known about the failure.
-    never_started = all("container did not start" in record.why for record in answer.records)
-    if search.verdict is GallopVerdict.UNTESTABLE and never_started:
+    untestable = search.verdict is GallopVerdict.UNTESTABLE
+    if untestable and never_started(answer.records):
         status, code = "partial", int(Exit.INFRASTRUCTURE)
     newest = family[search.names[-1]]
     findings = Findings(
         status=status,
+        why=words if untestable else None,
         warnings=[words],
         **counted([answer]),
         **good_and_bad_seen(search),
@@ -150,6 +154,16 @@ def _unfinished(
         confidence=round(interval.mass, 4),
         reproduce=shown_containers(run, environment, family[good], family[bad]),
     )
+
+
+def _what_fails(search: GallopBack, answer: Answer) -> str:
+    """Steps back grow: containers that pass may lie between those that were tried."""
+    fails = {str(r.point[AXIS]) for r in answer.records if r.outcome is Outcome.REPRODUCED}
+    named, total = ", ".join(sorted(fails)) or "none", len(search.names)
+    if len(fails) == total:
+        return f"each of the {total} containers fails: {named}"
+    others = "the others may pass: --start-date names one to begin with"
+    return f"of {total} containers these were seen to fail: {named}; {others}"
 
 
 def _good_and_bad_in(family: Family, found: Candidates) -> tuple[str, str]:
@@ -185,6 +199,8 @@ def family_of(spec: ContainersSpec) -> Family:
     found = (pattern.match(listed) for listed in list_tags(ImageRepository.of(name)))
     days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
     until = spec.end_date
+    if until and until not in days:
+        raise _no_container(until, days, name)
     images = {
         text: reference.replace("{date}", text) for text in days if not until or text <= until
     }
@@ -196,6 +212,14 @@ def family_of(spec: ContainersSpec) -> Family:
             where=name,
         )
     return images
+
+
+def _no_container(wanted: str, days: Sequence[str], where: str) -> UsageError:
+    """The end fails, as is said of that very day: none beside it is taken for it."""
+    around = [[text for text in days if text < wanted][-1:], [t for t in days if t > wanted][:1]]
+    near = " and ".join(text for side in around for text in side)
+    words = f"; the nearest are {near}" if near else ""
+    return UsageError(f"--end-date: there is no container of {wanted}{words}", where=where)
 
 
 def _is_day(text: str) -> bool:

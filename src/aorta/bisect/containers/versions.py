@@ -35,7 +35,7 @@ from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec, script_package
 from aorta.core.axis import Point
-from aorta.core.errors import InfrastructureError, Terminated, UsageError
+from aorta.core.errors import InfrastructureError, NoAnswerError, Terminated, UsageError
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Repository
@@ -57,15 +57,21 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
         between = ContainerBisection(run, environment, pair, package_specs(request.spec), cache)
         try:
             return between.search()
-        except (KeyboardInterrupt, Terminated, InfrastructureError):
+        except (KeyboardInterrupt, Terminated, InfrastructureError, UsageError) as wrong:
+            if isinstance(wrong, UsageError) and not run.answers:
+                raise
             # Stopped outside any search: the containers are known, the versions in them are not.
             known = Findings(
                 status="partial",
                 containers=pair.document,
                 **counted(list(run.answers.values())),
+                **pair.seen,
+                reproduce=shown_containers(run, environment, pair.passing, pair.failing),
                 warnings=["stopped before the versions inside the two containers were searched"],
             )
             write_answer(run, known, {})
+            if isinstance(wrong, UsageError):  # which is said where nothing was run
+                raise NoAnswerError(wrong.message, where=wrong.where) from None
             raise
 
 
@@ -165,10 +171,12 @@ class ContainerBisection:
         findings = findings_of(outcome, list(self.run.answers.values()))
         warnings = [*self.warnings, *findings.warnings]
         both = self.pair.passing and self.pair.failing
-        if findings.status in {"inconsistent", "did_not_reproduce"} and both:
+        if findings.status in {"inconsistent", "did_not_reproduce"} and both and not findings.why:
             warnings.append(
-                "no listed version explains the difference of the two containers; take an "
-                "`aorta env probe` in each and compare them with --diff"
+                "no listed version explains the difference of the two containers; where it is "
+                "Python packages or variables, run `aorta env probe -o good.json` in the one, the "
+                "same with bad.json in the other, and "
+                "`aorta bisect --good-env good.json --bad-env bad.json -- COMMAND`"
             )
         return replace(findings, warnings=warnings, containers=self.pair.document)
 
