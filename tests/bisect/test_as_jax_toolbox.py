@@ -4,6 +4,7 @@ the docker group.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -24,7 +25,7 @@ from support.reproduced import assert_both_sides_show
 from support.services.engines import DockerEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
-from support.waiting import patience
+from support.waiting import patience, wait_until
 
 USER, GROUP = 4242, 4343  # nobody on this machine; the group is the one that may use the engine
 DAYS = [day(2), day(3)]
@@ -50,12 +51,9 @@ def program(
     name: str, *words: str | Path, cwd: Path, env: dict[str, str], user: bool = False
 ) -> Finished:
     """By the entry point that is installed under this name."""
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    module, _, function = scripts[name].partition(":")
-    code = f"import sys; sys.argv[0] = {name!r}; from {module} import {function} as run; run()"
     arguments = tuple(str(word) for word in words)
     done = subprocess.run(
-        (*(AS_USER if user else ()), sys.executable, "-c", code, *arguments),
+        (*(AS_USER if user else ()), *entry_point(name), *arguments),
         cwd=cwd,
         env=environ(env),
         stdin=subprocess.DEVNULL,
@@ -65,6 +63,13 @@ def program(
         check=False,
     )
     return Finished(arguments, done.returncode, done.stdout, done.stderr)
+
+
+def entry_point(name: str) -> tuple[str, ...]:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts[name].partition(":")
+    code = f"import sys; sys.argv[0] = {name!r}; from {module} import {function} as run; run()"
+    return sys.executable, "-c", code
 
 
 @pytest.fixture
@@ -426,6 +431,67 @@ def test_scripts_install_libraries_beside_packages_that_stand_still_where_it_is_
     assert (result["bad"]["jax"], result["bad"]["xla"]) == (world.jax[3], world.xla[2])
     assert (out / "first-known-bad" / "seen").read_text() == "redis --ccache\n12.2 1\n"
     assert "CUDNN is 8 and 9, and /scripts has no script" in (out / "report.md").read_text()
+
+
+@pytest.mark.xdist_group("docker")
+def test_what_was_killed_is_restarted_and_what_is_refused_leaves_nothing(
+    docker_engine: DockerEngine, world: World, tmp_path: Path
+) -> None:
+    good, bad = (docker_engine.import_image(r, f"killed-{s}:1") for s, r in world.rootfs.items())
+    env = {**docker_engine.environ, "HOME": str(tmp_path)}
+    given = (
+        *("--passing-container", good, "--failing-container", bad, "--output-prefix", "out"),
+        *("--passing-versions", f"jax:{world.jax[3]}", "--failing-versions", f"jax:{world.jax[6]}"),
+        *("--bazel-cache", tmp_path / "cache", "--exclude-transformer-engine"),
+        *("-v", f"{tmp_path}:/log"),
+    )
+    root = f"jax:{world.jax[0]}"
+    unusable = [
+        ("there is no commit", ("--passing-versions", root, "--workaround-buggy-container", "jax")),
+        ("zzz of jax", ("--passing-versions", "jax:zzz")),
+        ("abcdef012345 of jax", ("--passing-versions", f"jax:{'abcdef012345' * 3}abcd")),
+    ]
+    for said, wrong in unusable:
+        done = triage(*given, *wrong, "true", cwd=tmp_path, env=env)
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+        assert "repository exists.;" not in done.stderr
+        assert not (tmp_path / "out").exists()
+    test = "echo ran >> /log/ran; test $(wc -l < /log/ran) -ne 3 || sleep 300; test-jax.sh"
+    words = (*given, "sh", "-c", test)
+    running = subprocess.Popen(
+        (*entry_point("jax-toolbox-triage"), *words),
+        cwd=tmp_path,
+        env=environ(env),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    wait_until(lambda: (tmp_path / "ran").exists() and len(_lines(tmp_path / "ran")) == 3)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert not (tmp_path / "out" / "summary.json").exists()
+    again = triage(*words, cwd=tmp_path, env=env)
+    assert (again.exit_code, "--restart" in again.stderr) == (2, True)
+    done = triage("--restart", *words, cwd=tmp_path, env=env)
+    assert done.exit_code == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["culprits"][0]["bad"] == world.culprit
+    assert result["resumed_trials"] == 2
+    assert len(_lines(tmp_path / "ran")) == result["tests"] + 1  # the one that was cut short
+    assert docker_engine.containers() == []
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_a_mount_without_a_colon_is_told_from_a_command(tmp_path: Path) -> None:
+    for more in (("--json", "--", "true"), ("--good", "A", "true"), ("--good=A", "true")):
+        done = aorta("bisect", "-v", "data", *more, cwd=tmp_path)
+        assert done.exit_code == 2
+        assert "-v data: a mount is SRC:DST" in done.stdout + done.stderr
+    command = aorta("bisect", "-v", "sh", "-q", cwd=tmp_path)
+    assert "there is nothing to bisect" in command.stderr
 
 
 @pytest.mark.xdist_group("docker")

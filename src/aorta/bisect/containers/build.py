@@ -40,8 +40,8 @@ from aorta.bisect.trials import (
     build_step,
     run_step,
 )
-from aorta.core.errors import InfrastructureError
-from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
+from aorta.core.errors import AortaError, InfrastructureError, UsageError
+from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.runtimes.containers import options_of_run
 from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
@@ -253,7 +253,11 @@ def base_of(
             variable = f"AORTA_REMOTE_{len(remotes)}"
             remotes[variable] = package.remote or "origin"
             fetch = f"git -c safe.directory='*' -C {shlex.quote(path)} fetch --quiet"
-            lines.append(f'{fetch} "${variable}" {shlex.join(missing)}')
+            named = ", ".join(version[:12] for version in missing)
+            failed = shlex.quote(f"cannot fetch the commits {named} of {package.name}")
+            lines.append(
+                f'{fetch} "${variable}" {shlex.join(missing)} || {{ echo {failed} >&2; exit 1; }}'
+            )
     image, fetch = str(inside.environment.image), "\n".join(lines)
     if not remotes:
         return BaseImage(environment, image, found.versions)
@@ -276,13 +280,24 @@ def _made(
     finally:
         (root / "fetch" / "job").unlink(missing_ok=True)
     if end.exit_code != 0:
-        words = end.stderr.tail.strip().splitlines()[-1:]
-        mend = "; give the package a remote" if remotes else ""
-        what = "fetch the commits" if remotes else "get the container"
-        raise InfrastructureError(
-            f"cannot {what}: {without_secrets(''.join(words))}{mend}", where=str(environment.image)
-        )
+        raise _not_made(end, image=str(environment.image), fetches=bool(remotes))
     return target
+
+
+# In whose words a remote is none, or does not have the commit: a slip, and no trouble of a network.
+_NO_SUCH = ("does not appear to be a git", "couldn't find remote ref", "not our ref")
+
+
+def _not_made(end: TrialEnd, image: str, *, fetches: bool) -> AortaError:
+    """Git's reason stands before its advice, and before our own words of what was fetched."""
+    said = [line.strip() for line in without_secrets(end.stderr.tail).splitlines() if line.strip()]
+    last = (said or ["it said nothing"])[-1]
+    if not fetches:
+        return InfrastructureError(f"cannot get the container: {last}", where=image)
+    why = next((line for line in said if line.startswith("fatal: ")), last)
+    kind = UsageError if any(words in why for words in _NO_SUCH) else InfrastructureError
+    mend = "check the version, or give the package a remote that has it"
+    return kind(f"{last}: {why.removeprefix('fatal: ')}; {mend}", where=image)
 
 
 # -- one side of the answer as a command to paste
