@@ -351,13 +351,13 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_only_a_run_is_offered_to_be_gone_on_with(tmp_path: Path) -> None:
+def test_only_a_run_that_is_not_over_is_offered_to_be_gone_on_with(tmp_path: Path) -> None:
     repository, shas = numbered(tmp_path / "repo", 4)
     words = ("--good", shas[0], *fails_from(2))
-    assert bisect(repository, tmp_path / "run", *words).exit_code == 0
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "notes").touch()
-    for name, offered in (("run", True), ("kept", False)):
+    assert bisect(repository, tmp_path / "over", *words).exit_code == 0
+    assert bisect(repository, tmp_path / "begun", "--max-trials", "1", *words).exit_code == 4
+    (tmp_path / "kept" / "notes").mkdir(parents=True)
+    for name, offered in (("over", False), ("begun", True), ("kept", False)):
         done = bisect(repository, tmp_path / name, *words)
         assert (done.exit_code, "--resume" in done.stderr) == (2, offered)
 

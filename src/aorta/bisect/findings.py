@@ -40,7 +40,6 @@ class Findings:
     status: str
     culprits: Sequence[Mapping[str, Any]] = ()
     confidence: float | None = None
-    why: str | None = None  # nothing could be told of an end: what was in the way
     range: Sequence[Mapping[str, Any]] = ()
     partner: Mapping[str, Any] | None = None
     good: Mapping[str, str] = field(default_factory=dict)
@@ -68,10 +67,7 @@ class Findings:
 
 def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
     main, last = outcome.main, outcome.last
-    status, why = _status(outcome), _why_untestable(main)
-    code = exit_code(status, answers)
-    if why and never_started(main.answer.records):
-        status, code = "partial", int(Exit.INFRASTRUCTURE)
+    status = _status(outcome)
     shown = last if last.interval and not main.alike else main
     timeline = shown.search.timeline
     good, bad = timeline.good_end, timeline.bad_end
@@ -83,7 +79,6 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         status=status,
         culprits=culprits,
         confidence=round(last.mass, 4) if candidates else None,
-        why=why,
         range=_range_of(culprits) if len(culprits) > 1 else (),
         partner=_partner(outcome.partner),
         good=shown.versions(good),
@@ -93,20 +88,8 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome)),
         failure=failure_to_json(next((a.expected for a in answers if a.expected), None)),
-        exit_code=code,
+        exit_code=exit_code(status, answers),
     )
-
-
-def never_started(records: Sequence[TrialRecord]) -> bool:
-    """No trial came so far as to run the command: nothing is known about the failure."""
-    return all("container did not start" in record.why for record in records)
-
-
-def _why_untestable(main: FinishedSearch) -> str | None:
-    if main.search.ends not in {EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE}:
-        return None
-    whys = [record.why for record in main.answer.records if record.why]
-    return ": ".join([_ENDS[main.search.ends][1], *whys[-1:]])
 
 
 def exit_code(status: str, answers: Sequence[Answer]) -> int:
@@ -118,6 +101,8 @@ def exit_code(status: str, answers: Sequence[Answer]) -> int:
 
 def _status(outcome: Investigation) -> str:
     main, last = outcome.main, outcome.last
+    if main.answer.ending.reason is Reason.INFRASTRUCTURE:
+        return "partial"
     if main.alike:
         return "inconsistent"
     if main.search.ends in _ENDS:
@@ -289,7 +274,9 @@ def _warnings(outcome: Investigation) -> Iterator[str]:
     if main.alike:
         yield main.alike
     if search.ends in _ENDS:
-        yield _why_untestable(main) or _ENDS[search.ends][1]
+        untestable = search.ends in {EndsVerdict.BAD_UNTESTABLE, EndsVerdict.GOOD_UNTESTABLE}
+        whys = [f": {record.why}" for record in main.answer.records if untestable]
+        yield _ENDS[search.ends][1] + "".join(whys[-1:])
     elif search.ends is EndsVerdict.DIFFER:
         yield from _about_trust(outcome)
     about = _about_noise(outcome), _about_partner(outcome.partner)

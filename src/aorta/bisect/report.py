@@ -13,6 +13,7 @@ from aorta.bisect.run import MAIN, BisectRun
 from aorta.bisect.trials import NOT_BUILT_WORDS
 from aorta.bisect.watching import short
 from aorta.core.durations import show_duration
+from aorta.core.errors import Exit
 from aorta.core.names import slug
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome
@@ -38,8 +39,8 @@ def headline(findings: Findings) -> str:
     """
     status, culprits, confidence = findings.status, findings.culprits, findings.confidence
     named = " and ".join(culprit_words(culprit) for culprit in culprits)
-    if findings.why:
-        return f"{findings.why[:1].upper()}{findings.why[1:]}"
+    if status == "partial" and findings.exit_code == Exit.INFRASTRUCTURE and findings.warnings:
+        return findings.warnings[-1]
     if status in {"found", "pair"} and _is_of_environments(culprits):
         verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
         return f"{named} {verb} ({100 * (confidence or 0):.0f} %)"
@@ -70,7 +71,7 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         output_dir=str(path),
         metric=run.metric.document() if run.metric else None,
         failed_differently=differently(records, are_left_out=run.request.spec.is_guarded),
-        warnings=(*findings.warnings, *_why_cut_short(run, findings)),
+        warnings=_why_cut_short(run, findings),
     )
     for name, answer in answers.items():
         for record in answer.records:
@@ -90,11 +91,11 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
 
 
 def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
-    """What was in the way, such as git that could not check a commit out."""
-    cut = run.interrupted
+    """The warnings, last what was in the way, such as git that could not check a commit out."""
+    cut, said = run.interrupted, findings.warnings
     detail = cut.ending.detail if cut and cut.ending.reason is Reason.INFRASTRUCTURE else ""
-    is_said = any(detail in warning for warning in findings.warnings)
-    return [detail] if detail and not is_said else []
+    more = [detail] if detail and not any(detail in words for words in said) else []
+    return sorted([*said, *more], key=lambda words: detail in words)
 
 
 def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
@@ -192,8 +193,7 @@ def summary_lines(findings: Findings) -> Iterator[str]:
         partner: Mapping[str, Any] = findings.partner
         yield f"  only together with {partner['package']} {partner['commit'][:12]}"
     for warning in findings.warnings:
-        if warning != findings.why:  # that is the headline
-            yield f"  warning: {warning}"
+        yield f"  warning: {warning}"
     yield from (f"  {line}" for line in findings.failed_differently)
     yield (
         f"  {counted(findings.builds, 'state')}, {counted(findings.tests, 'trial')}; "

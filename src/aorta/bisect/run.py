@@ -8,6 +8,7 @@ import hashlib
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -80,6 +81,7 @@ class BisectRun:
         self.request = request
         self.session = _open_session(request)
         self.path = self.session.path
+        self._began = time.monotonic()
         self.answers: dict[str, Answer] = {}
         self.image_of: Callable[[str], str] = str  # of a day, once they are listed
         self.logs = LogFiles(self.path)
@@ -149,6 +151,7 @@ class BisectRun:
             guard_signature=spec.is_guarded,
             expected=seen or known_failure(spec.oracle),
             program_varies=True,
+            must_tell=name == MAIN or not self.answers,
         )
         executor = self.request.executor()
         place = executor
@@ -165,6 +168,7 @@ class BisectRun:
             run.describe(verb=_VERB, stage=name)
         with Session(run, resumed=run.journal.exists()) as stage:
             self.answers[name] = stage.answer(question, place, everyone)
+        self.session.count(self.answers[name].ending)
         return self.answers[name]
 
     def _directory(self) -> Path:
@@ -173,13 +177,11 @@ class BisectRun:
 
     def _left(self) -> Budget:
         """One budget for all stages: what the earlier ones spent is gone."""
-        budget, earlier = self.request.budget, self.answers.values()
-        trials, seconds = budget.max_trials, budget.max_seconds
-        if trials is not None:
-            trials = max(0, trials - sum(len(answer.records) for answer in earlier))
-        if seconds is not None:
-            seconds = max(0.0, seconds - sum(answer.ending.seconds for answer in earlier))
-        return replace(budget, max_trials=trials, max_seconds=seconds)
+        budget = self.request.budget.less(time.monotonic() - self._began)
+        if budget.max_trials is None:
+            return budget
+        spent = sum(len(answer.records) for answer in self.answers.values())
+        return replace(budget, max_trials=max(0, budget.max_trials - spent))
 
 
 def _open_session(request: ResolvedRequest) -> Session:
@@ -191,8 +193,9 @@ def _open_session(request: ResolvedRequest) -> Session:
         prefix.rmdir()
     if prefix.exists():
         restart = "--restart" if request.summary else "--resume"
-        is_run = RunDir(prefix).about().get("verb") == _VERB
-        more = f", or go on with it by {restart}" if is_run else ""
+        begun = RunDir(prefix).about()
+        can_go_on = begun.get("verb") == _VERB and begun.get("state") != Reason.DONE
+        more = f", or go on with it by {restart}" if can_go_on else ""
         raise UsageError(f"already exists; choose another --output-prefix{more}", where=str(prefix))
     return Session.fresh(prefix.parent, _VERB, name=prefix.name)
 

@@ -21,14 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from aorta.bundle.archive import (
-    MANIFEST,
-    Checked,
-    FileEntry,
-    Manifest,
-    RefusedError,
-    problem_with,
-)
+from aorta.bundle.archive import MANIFEST, Checked, FileEntry, Manifest, RefusedError, problem_with
 from aorta.bundle.layouts import LOGS_ONLY, is_program, read_policy
 from aorta.bundle.source import (
     Member,
@@ -43,14 +36,7 @@ from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
 from aorta.core.stats import counted
 from aorta.engine.rundir import OF_THIS_DIRECTORY, SHIP
-from aorta.scrub.files import (
-    Account,
-    FileScrubber,
-    NotTextError,
-    as_bytes,
-    as_text,
-    learn_document,
-)
+from aorta.scrub.files import Account, FileScrubber, NotTextError, as_bytes, as_text, learn_document
 from aorta.scrub.findings import GROUPS, Kind, SecretSpan, as_plain_word
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import LOOKED_FOR, Rules, Scrubbed, Scrubber

@@ -181,10 +181,7 @@ running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
 placed_trials = stacked(*_TRIALS)
 """The same for a verb that chooses the nodes of every trial itself."""
 
-_RESOURCES = (
-    *("gpus", "cpus", "tasks_per_node"),
-    *("partition", "account", "time_limit"),
-)
+_RESOURCES = (*("gpus", "cpus", "tasks_per_node"), *("partition", "account", "time_limit"))
 
 
 def executor_from(given: Given) -> "ExecutorChoice":

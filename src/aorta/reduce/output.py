@@ -87,9 +87,9 @@ class Output:
             write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
         shutil.rmtree(self.run.path / "logs", ignore_errors=True)
         place = self.run.path / SHRUNKEN
-        if place.exists():
-            place.rename(staged.parent / "old")
         if reproducer is not None:
+            if place.exists():
+                place.rename(staged.parent / "old")
             staged.rename(place)
         shutil.rmtree(staged.parent)
         self._write("spec.yaml", _utf8(self._spec_text()))

@@ -4,11 +4,13 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
-from aorta.core.failure import ORACLE, Failure, named_failure
+from aorta.core.errors import InfrastructureError
+from aorta.core.failure import ORACLE, Failure, learned, named_failure
 from aorta.core.oracle import known_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
@@ -33,6 +35,7 @@ from aorta.executors.process_tree import watch_opened
 from aorta.reduce.bindings import NONSENSE, settings_of
 from aorta.reduce.experiment import ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles
+from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -70,16 +73,26 @@ def reduce_workload(
     def keep_best(records: Sequence[TrialRecord]) -> None:
         """`shrunken/`, result.json and SHIP.md as if the search ended here."""
         report = run.report_so_far(records)
-        write(report, run.reproducer(report, output.scrubber.file_name))
+        try:
+            write(report, run.reproducer(report, output.scrubber.file_name))
+        except InfrastructureError:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - the search is worth more; its end writes again
+            run.note(f"what was found so far could not be written: {wrong}")
         written()
 
     report = run.search(trace, BestSoFar(keep_best))
-    reproducer = run.reproducer(report, output.scrubber.file_name)
-    if reproducer is not None:
-        report, reproducer = run.rehearse(report, reproducer, output)
-        programs = [str(place) for place in reproducer.portable.programs]
-        session.run.describe(programs=programs, python=reproducer.python)
-    write(report, reproducer)
+    try:
+        reproducer = run.reproducer(report, output.scrubber.file_name)
+        if reproducer is not None:
+            report, reproducer = run.rehearse(report, reproducer, output)
+            reproducer = replace(reproducer, failure=reproducer.failure or report.shipped.failure)
+            programs = [str(place) for place in reproducer.portable.programs]
+            session.run.describe(programs=programs, python=reproducer.python)
+        write(report, reproducer)
+    except Exception:
+        write(report, None)  # what is known, whatever is wrong with what ships
+        raise
     return report
 
 
@@ -120,7 +133,6 @@ class ReductionRun:
         self._private = session.run.private
         self.experiment = plan.experiment()
         self._open_executor = open_executor
-        self._seconds = 0.0  # that the questions before took, over every resume
         self._began = time.monotonic()
         self._descent = Descent(plan.axes)
         self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
@@ -137,6 +149,7 @@ class ReductionRun:
             budget=self._budget(),
             expected=known_failure(self.plan.oracle),
             learn=self.experiment.patience.learn,
+            must_tell=True,
             warm=True,
         )
         report = self._without_ignored(self._report(self._descent.result, answer))
@@ -166,17 +179,11 @@ class ReductionRun:
         executor = self._open_executor()
         self._look_inside(executor)
         listeners = self.listeners if listeners is None else listeners
-        answer = self.session.answer(replace(question, **more), executor, listeners)
-        self._seconds += answer.ending.seconds
-        return answer
+        return self.session.answer(replace(question, **more), executor, listeners)
 
     def _budget(self) -> Budget:
         """What the questions before have left."""
-        given = self.plan.budget
-        if given.max_seconds is None:
-            return given
-        spent = time.monotonic() - self._began if given.anew else self._seconds
-        return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
+        return self.plan.budget.less(time.monotonic() - self._began)
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
         clear_data(self._private / record.path)
@@ -202,8 +209,11 @@ class ReductionRun:
 
     def _say_other(self, found: Failure) -> None:
         said = f"three candidates in a row ended with {found.text}, which is not the failure looked"
+        self.note(f"{said} for; if it is, let the oracle say so")
+
+    def note(self, words: str) -> None:
         for listener in self.listeners:
-            listener(Note(f"{said} for; if it is, let the oracle say so"))
+            listener(Note(words))
 
     # -- axes that do not matter, and the program itself
 
@@ -359,7 +369,7 @@ class ReductionRun:
             search,
             SameJudge(KOfN(1, enough)),
             CopyExperiment(self.experiment, reproducer, output),
-            guard_signature=self.plan.is_command,
+            guard_signature=self.plan.is_command or shipped_oracle(self.plan) != self.plan.oracle,
             expected=self._expected(report),
             budget=Budget() if once else replace(self._budget(), max_trials=None),
         )
@@ -371,8 +381,10 @@ class ReductionRun:
         elif verdict is not None and found is None and tried and tried[-1].exit_code:
             found = False  # it ended by itself, without a file or program that it needs
         why = tried[-1].why if tried and found is False else ""
+        shown = [r.failure for r in tried if r.outcome is Outcome.REPRODUCED and r.failure]
+        failure = reduce(lambda one, two: learned(one, two) or one, shown) if shown else None
         tally = verdict.tally if verdict else Tally()
-        shipped = Shipped(found, tally, why, alone=not reproducer.left_out)
+        shipped = Shipped(found, tally, why, failure, alone=not reproducer.left_out)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:

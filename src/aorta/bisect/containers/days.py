@@ -9,16 +9,16 @@ from typing import Any
 
 from aorta.bisect.containers.build import shown_side
 from aorta.bisect.containers.image import command_inside, plugin_words
-from aorta.bisect.findings import Findings, counted, exit_code, good_and_bad_seen, never_started
+from aorta.bisect.findings import Findings, counted, exit_code, good_and_bad_seen
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.axis import Point
-from aorta.core.errors import Exit, NoAnswerError, UsageError
+from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import Deciding
 from aorta.core.stats import counted as counted_words
 from aorta.core.trial import LOCAL, Environment, Outcome, TrialSpec
-from aorta.engine.events import Listener
+from aorta.engine.events import Listener, Reason
 from aorta.engine.question import Answer
 from aorta.runtimes.image_registry import ImageRepository, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings, Candidates
@@ -123,25 +123,22 @@ def _unfinished(
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
+    if answer.ending.reason is Reason.INFRASTRUCTURE:
+        status = "partial"
     if search.verdict is GallopVerdict.NEVER_GOOD:
         words = _what_fails(search, answer)
     elif status == "partial":
         words += f": {answer.ending.detail}"
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
-    code = exit_code(status, [answer])
-    untestable = search.verdict is GallopVerdict.UNTESTABLE
-    if untestable and never_started(answer.records):
-        status, code = "partial", int(Exit.INFRASTRUCTURE)
     newest = family[search.names[-1]]
     findings = Findings(
         status=status,
-        why=words if untestable else None,
         warnings=[words],
         **counted([answer]),
         **good_and_bad_seen(search),
         reproduce=shown_containers(run, environment, None, newest),
-        exit_code=code,
+        exit_code=exit_code(status, [answer]),
     )
     if interval is None:
         return findings

@@ -171,7 +171,7 @@ class ContainerBisection:
         findings = findings_of(outcome, list(self.run.answers.values()))
         warnings = [*self.warnings, *findings.warnings]
         both = self.pair.passing and self.pair.failing
-        if findings.status in {"inconsistent", "did_not_reproduce"} and both and not findings.why:
+        if findings.status in {"inconsistent", "did_not_reproduce"} and both:
             warnings.append(
                 "no listed version explains the difference of the two containers; where it is "
                 "Python packages or variables, run `aorta env probe -o good.json` in the one, the "
