@@ -24,8 +24,8 @@ from aorta.bisect.package import (
     checkout_lines,
     export_lines,
     git_package,
+    in_place_variables,
     library,
-    paths_of,
     set_key,
     version_script,
     version_variables,
@@ -208,9 +208,9 @@ def _shown_in_place(
     packages: Sequence[Package], command: ProbedCommand, versions: Versions, directory: Path
 ) -> str:
     """The repositories themselves are moved, as the search moved them."""
-    paths = export_lines(paths_of(packages))
-    lines = [*paths, *exports(command.env), version_script(packages, versions)]
-    return on_this_machine([*lines, f"cd {shlex.quote(str(directory))}"], command)
+    told = [*export_lines(in_place_variables(packages, versions)), *exports(command.env)]
+    moved = [version_script(packages, versions), f"cd {shlex.quote(str(directory))}"]
+    return on_this_machine([*told, *moved], command)
 
 
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
@@ -314,8 +314,7 @@ class InPlace(VersionSets):
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = set_key(self._packages, versions)
-        told = {**version_variables(self._packages, versions), **paths_of(self._packages)}
-        env = {**told, **trial.env}
+        env = {**in_place_variables(self._packages, versions), **trial.env}
         test = replace(trial, cwd=self._directory, env=env)
         if self._here.exists() and self._here.read_text(encoding="utf-8") == key:
             return PreparedTest(key, None, test)

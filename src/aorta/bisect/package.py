@@ -93,9 +93,10 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
     return named | {p.spec.variable: versions[p.name] for p in packages if not p.spec.is_git}
 
 
-def paths_of(packages: Sequence[Package]) -> dict[str, str]:
-    """The same for where repositories lie that are moved where they are."""
-    return {p.spec.variable: str(p.spec.path) for p in packages if p.spec.is_git}
+def in_place_variables(packages: Sequence[Package], versions: Versions) -> dict[str, str]:
+    """The same, and where repositories lie that are moved where they are."""
+    paths = {p.spec.variable: str(p.spec.path) for p in packages if p.spec.is_git}
+    return {**version_variables(packages, versions), **paths}
 
 
 def set_key(packages: Sequence[Package], versions: Versions) -> str:

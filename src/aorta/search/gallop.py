@@ -67,12 +67,6 @@ class GallopBack(Bisection):
         self._look_whether_bracketed()
 
     @property
-    def begins_at(self) -> str | None:
-        """The state that is tried first on the way back."""
-        index = self._at_or_before(self._first, self._newest)
-        return None if index is None else self.names[index]
-
-    @property
     def bisection(self) -> Bisection | None:
         """The search between a good and a bad state, once there is a good one."""
         answer = None if self._walking else self.answer

@@ -16,10 +16,9 @@ from aorta.bisect.package import (
     Package,
     Versions,
     export_lines,
-    paths_of,
+    in_place_variables,
     set_key,
     version_script,
-    version_variables,
     version_words,
 )
 from aorta.bisect.reproduce import (
@@ -86,7 +85,7 @@ class Images(VersionSets):
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         target = self._target(key)
-        env = {**self._told(versions), **trial.env}
+        env = {**in_place_variables(self._packages, versions), **trial.env}
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
         if self._containers.plugin:
             output = trial.trial_dir.absolute()
@@ -99,10 +98,6 @@ class Images(VersionSets):
             job = _image_job(self._base, steps, self._root, self._build_env, push)
             step = self._build(job, key)
         return PreparedTest(key, step, test, version_words(self._packages, versions))
-
-    def _told(self, versions: Versions) -> dict[str, str]:
-        """The variables by which a test knows what it has before it."""
-        return {**version_variables(self._packages, versions), **paths_of(self._packages)}
 
     def _pushed(self, key: str) -> str | None:
         """The name under which a plugin's image is pushed, where a registry is named."""
@@ -148,7 +143,7 @@ class Images(VersionSets):
         recipe = Recipe(
             "\n".join([base.fetch, *scripts]).strip(),
             {**base.remotes, **{n: value for n, value in self._cache_option.items() if value}},
-            self._told(versions),
+            in_place_variables(self._packages, versions),
             self._pushed(key) or self._target(key),
             versions.get(WORKLOAD),
         )
@@ -304,10 +299,7 @@ def _not_made(end: TrialEnd, image: str, *, fetches: bool) -> AortaError:
 
 
 def shown_side(
-    containers: ContainersSpec,
-    image: str,
-    command: ProbedCommand,
-    recipe: "Recipe | None" = None,
+    containers: ContainersSpec, image: str, command: ProbedCommand, recipe: "Recipe | None" = None
 ) -> str:
     """The image is the one that everybody can pull; what was made of it is made again."""
     environment = command.environment

@@ -59,9 +59,6 @@ def between_days(
 ) -> ContainerPair | Findings:
     search = _search(run, containers, family)
     run.image_of = family.__getitem__
-    start, begins_at = containers.start_date, search.begins_at
-    if start and begins_at and begins_at != start:
-        run.say(f"there is no container of {start}: {begins_at} is tried first")
     command = command_inside(run.command(), environment)
     experiment = ContainersExperiment(command, family, plugin=containers.plugin)
     listeners: list[Listener] = []
@@ -71,7 +68,7 @@ def between_days(
     answer = run.drive(STAGE, search, experiment, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.interrupted:
-        return _unfinished(run, environment, search, answer, family, interval)
+        return _unfinished(run, environment, search, answer, family)
     good, bad = _good_and_bad_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
     seen = good_and_bad_seen(search)
@@ -114,12 +111,7 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
 
 
 def _unfinished(
-    run: BisectRun,
-    environment: Environment,
-    search: GallopBack,
-    answer: Answer,
-    family: Family,
-    interval: Candidates | None,
+    run: BisectRun, environment: Environment, search: GallopBack, answer: Answer, family: Family
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
@@ -131,26 +123,22 @@ def _unfinished(
         words += f": {answer.ending.detail}"
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
-    newest = family[search.names[-1]]
+    interval = search.bisection.answer if search.bisection else None
+    good, bad = _good_and_bad_in(family, interval) if interval else (None, search.names[-1])
     findings = Findings(
         status=status,
         warnings=[words],
         **counted([answer]),
         **good_and_bad_seen(search),
-        reproduce=shown_containers(run, environment, None, newest),
+        reproduce=shown_containers(run, environment, good and family[good], family[bad]),
         exit_code=exit_code(status, [answer]),
     )
-    if interval is None:
+    if interval is None or good is None:
         return findings
-    good, bad = _good_and_bad_in(family, interval)
-    return replace(
-        findings,
-        good={AXIS: good},
-        bad={AXIS: bad},
-        containers={"last_good": family[good], "first_bad": family[bad]},
-        confidence=round(interval.mass, 4),
-        reproduce=shown_containers(run, environment, family[good], family[bad]),
-    )
+    known = {"last_good": family[good], "first_bad": family[bad]}
+    mass = round(interval.mass, 4)
+    sides = replace(findings, good={AXIS: good}, bad={AXIS: bad})
+    return replace(sides, containers=known, confidence=mass)
 
 
 def _what_fails(search: GallopBack, answer: Answer) -> str:

@@ -5,14 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.bisect.containers.build import (
-    BaseImage,
-    Ends,
-    Images,
-    at_hand,
-    base_of,
-    remove_images,
-)
+from aorta.bisect.containers.build import BaseImage, Ends, Images, at_hand, base_of, remove_images
 from aorta.bisect.containers.days import (
     AXIS,
     STAGE,
