@@ -23,6 +23,7 @@ from aorta.core.errors import UsageError
 from aorta.core.oracle import ExitCodeOracle, known_failure
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener, Reason
+from aorta.engine.journal import read_records
 from aorta.engine.judge import Judges, SameJudge
 from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import RunDir, write_atomically
@@ -109,8 +110,9 @@ class BisectRun:
         self._interrupts.end()
         self.session.__exit__(kind)
         self.logs.close()
-        refused = kind is not None and issubclass(kind, UsageError)
-        if refused and not self.session.resumed and not self.answers:
+        refused = kind is not None and issubclass(kind, UsageError) and not self.session.resumed
+        journal = RunDir(self._current).journal
+        if refused and not self.answers and not (journal.exists() and read_records(journal)):
             shutil.rmtree(self.path)  # nothing was run, and the mended request may have the place
 
     def say(self, text: str) -> None:
