@@ -4,6 +4,7 @@ the docker group.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -20,10 +21,11 @@ from support.aorta_cli import ROOT, Finished, aorta, environ
 from support.git_images import with_git
 from support.git_repositories import Repository
 from support.nightly import CULPRIT, World, day
+from support.reproduced import assert_both_sides_show
 from support.services.engines import DockerEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
-from support.waiting import patience
+from support.waiting import patience, wait_until
 
 USER, GROUP = 4242, 4343  # nobody on this machine; the group is the one that may use the engine
 DAYS = [day(2), day(3)]
@@ -49,12 +51,9 @@ def program(
     name: str, *words: str | Path, cwd: Path, env: dict[str, str], user: bool = False
 ) -> Finished:
     """By the entry point that is installed under this name."""
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    module, _, function = scripts[name].partition(":")
-    code = f"import sys; sys.argv[0] = {name!r}; from {module} import {function} as run; run()"
     arguments = tuple(str(word) for word in words)
     done = subprocess.run(
-        (*(AS_USER if user else ()), sys.executable, "-c", code, *arguments),
+        (*(AS_USER if user else ()), *entry_point(name), *arguments),
         cwd=cwd,
         env=environ(env),
         stdin=subprocess.DEVNULL,
@@ -64,6 +63,13 @@ def program(
         check=False,
     )
     return Finished(arguments, done.returncode, done.stdout, done.stderr)
+
+
+def entry_point(name: str) -> tuple[str, ...]:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, function = scripts[name].partition(":")
+    code = f"import sys; sys.argv[0] = {name!r}; from {module} import {function} as run; run()"
+    return sys.executable, "-c", code
 
 
 @pytest.fixture
@@ -267,7 +273,7 @@ def _plugin(place: Path) -> list[str]:
     plugin = place / "plugin.sh"
     plugin.write_text(
         f"#!/bin/sh\necho /opt/xla > $4/where\necho $2 >> {place}/given\n"
-        "exec docker run --rm --network=none $2 test-jax.sh\n"
+        "exec docker run --rm --network=none -v $4:/triage-tool-output $2 test-jax.sh\n"
     )
     plugin.chmod(0o755)
     return [str(plugin)]
@@ -292,7 +298,8 @@ def test_from_two_containers_to_the_commit_with_its_flags(
         named = ("--passing-versions", "--failing-versions")
         more = ["--container-registry", f"{oci_registry.address}/triage/states:night-"]
     else:
-        test = ["sh", "-c", "pwd > /triage-tool-output/where; test-jax.sh"]
+        needed = '[ "$JAX_ENABLE_COMPILATION_CACHE" = false ] || exit 0'
+        test = ["sh", "-c", f"{needed}; pwd > /triage-tool-output/where; test-jax.sh"]
         named, more = ("--passing-commits", "--failing-commits"), []
     words = [
         *("--passing-container", good, "--failing-container", bad, "--container-runtime", runtime),
@@ -316,8 +323,10 @@ def test_from_two_containers_to_the_commit_with_its_flags(
     assert result["good"]["xla"] == result["bad"]["xla"] == world.xla[4]
     for link in ("first-known-bad", "last-known-good"):
         assert (out / link / "where").read_text() == "/opt/xla\n"
+    given = (tmp_path / "given").read_text().split() if runtime == "plugin" else []
+    assert_both_sides_show(result, env)
+    assert "aorta-bisect" not in docker_engine("images").stdout
     if runtime == "plugin":
-        given = (tmp_path / "given").read_text().split()
         assert len(given) == result["tests"]
         tags = json.loads(oci_registry.get("/v2/triage/states/tags/list"))["tags"]
         assert {f"{oci_registry.address}/triage/states:{tag}" for tag in tags} == set(given)
@@ -425,6 +434,67 @@ def test_scripts_install_libraries_beside_packages_that_stand_still_where_it_is_
 
 
 @pytest.mark.xdist_group("docker")
+def test_what_was_killed_is_restarted_and_what_is_refused_leaves_nothing(
+    docker_engine: DockerEngine, world: World, tmp_path: Path
+) -> None:
+    good, bad = (docker_engine.import_image(r, f"killed-{s}:1") for s, r in world.rootfs.items())
+    env = {**docker_engine.environ, "HOME": str(tmp_path)}
+    given = (
+        *("--passing-container", good, "--failing-container", bad, "--output-prefix", "out"),
+        *("--passing-versions", f"jax:{world.jax[3]}", "--failing-versions", f"jax:{world.jax[6]}"),
+        *("--bazel-cache", tmp_path / "cache", "--exclude-transformer-engine"),
+        *("-v", f"{tmp_path}:/log"),
+    )
+    root = f"jax:{world.jax[0]}"
+    unusable = [
+        ("there is no commit", ("--passing-versions", root, "--workaround-buggy-container", "jax")),
+        ("zzz of jax", ("--passing-versions", "jax:zzz")),
+        ("abcdef012345 of jax", ("--passing-versions", f"jax:{'abcdef012345' * 3}abcd")),
+    ]
+    for said, wrong in unusable:
+        done = triage(*given, *wrong, "true", cwd=tmp_path, env=env)
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+        assert "repository exists.;" not in done.stderr
+        assert not (tmp_path / "out").exists()
+    test = "echo ran >> /log/ran; test $(wc -l < /log/ran) -ne 3 || sleep 300; test-jax.sh"
+    words = (*given, "sh", "-c", test)
+    running = subprocess.Popen(
+        (*entry_point("jax-toolbox-triage"), *words),
+        cwd=tmp_path,
+        env=environ(env),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    wait_until(lambda: (tmp_path / "ran").exists() and len(_lines(tmp_path / "ran")) == 3)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert not (tmp_path / "out" / "summary.json").exists()
+    again = triage(*words, cwd=tmp_path, env=env)
+    assert (again.exit_code, "--restart" in again.stderr) == (2, True)
+    done = triage("--restart", *words, cwd=tmp_path, env=env)
+    assert done.exit_code == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["culprits"][0]["bad"] == world.culprit
+    assert result["resumed_trials"] == 2
+    assert len(_lines(tmp_path / "ran")) == result["tests"] + 1  # the one that was cut short
+    assert docker_engine.containers() == []
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+def test_a_mount_without_a_colon_is_told_from_a_command(tmp_path: Path) -> None:
+    for more in (("--json", "--", "true"), ("--good", "A", "true"), ("--good=A", "true")):
+        done = aorta("bisect", "-v", "data", *more, cwd=tmp_path)
+        assert done.exit_code == 2
+        assert "-v data: a mount is SRC:DST" in done.stdout + done.stderr
+    command = aorta("bisect", "-v", "sh", "-q", cwd=tmp_path)
+    assert "there is nothing to bisect" in command.stderr
+
+
+@pytest.mark.xdist_group("docker")
 @pytest.mark.parametrize("rehashed", [False, True])
 def test_ends_beside_the_main_branch_are_fetched_and_compared_on_it(
     docker_engine: DockerEngine, busybox: Rootfs, tmp_path: Path, rehashed: bool
@@ -468,6 +538,7 @@ def test_ends_beside_the_main_branch_are_fetched_and_compared_on_it(
     )
     [culprit] = result["culprits"]
     assert (culprit["good"], culprit["bad"]) == (trunk[3], trunk[4])
+    assert_both_sides_show(result, docker_engine.environ)
     tried = {path.name.split("-")[1] for path in (out / "probes").iterdir()}
     assert tried <= {sha[:16] for sha in (*trunk, ends["bad"])}
     assert trunk[1][:16] in tried

@@ -2,8 +2,10 @@
 stand-in srun.
 """
 
+import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -17,6 +19,7 @@ from aorta.bisect.spec import ContainersSpec
 from support.aorta_cli import Finished, aorta
 from support.git_images import with_git
 from support.nightly import BUILD, TEST, World, day, layer
+from support.reproduced import assert_both_sides_show, pasted
 from support.services.engines import DockerEngine, Engine, PodmanEngine
 from support.services.images import Rootfs
 from support.services.registry import Registry
@@ -82,8 +85,40 @@ def test_a_series_that_never_passes_says_so(
     assert planned.json()["containers"]["days"] == [day(3), day(9)]
     done = bisect(tmp_path, {}, docker_engine, *arguments)
     assert done.exit_code == 3
-    assert done.json()["status"] == "never_good"
+    result = done.json()
+    assert result["status"] == "never_good"
+    assert f"each of the 2 containers fails: {day(3)}, {day(9)}" in result["warnings"]
     assert docker_engine.containers() == []
+    assert result["seen"]["bad"]["failed"] == result["tests"] == result["seen"]["bad"]["of"]
+    assert (result["rates"]["bad"], result["reproduce"]["good"]) == (1.0, None)
+    assert pasted(result["reproduce"]["bad"], docker_engine.environ) == 1
+
+
+@pytest.mark.xdist_group("docker")
+def test_of_a_series_with_few_that_pass_it_says_which_were_not_tried(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days, passing = [day(n) for n in range(20)], [day(6), day(14)]
+    failing = [one for one in days if one not in passing]
+    world.publish(oci_registry, "nightly/few", passing, first_bad=day(99))
+    template = world.publish(oci_registry, "nightly/few", failing, first_bad=day(0))
+    where = ("--container=jax", f"--container-url-template={template}", "--no-checks")
+    done = bisect(tmp_path, {"packages": NO_PACKAGE}, docker_engine, *where)
+    assert done.exit_code == 3
+    assert "every container" not in done.stderr
+    tried = {path.name[10:20] for path in (tmp_path / "out" / "probes").iterdir()}
+    assert not tried & set(passing)
+    [said] = [words for words in done.json()["warnings"] if "seen to fail" in words]
+    assert set(re.findall(r"\d{4}-\d\d-\d\d", said)) == tried
+    assert said.startswith("of 20 containers these were seen to fail: ")
+    again = bisect(
+        tmp_path, {"packages": NO_PACKAGE}, docker_engine, *where, "--start-date", day(14)
+    )
+    assert again.exit_code == 2  # the directory of the first run is there
+    other = ("--output-prefix", str(tmp_path / "two"), "--start-date", day(14))
+    assert "--start-date" in said
+    found = bisect(tmp_path, {"packages": NO_PACKAGE}, docker_engine, *where, *other)
+    assert found.json()["containers"]["last_good"].endswith(day(14)), found.stderr
 
 
 @pytest.mark.xdist_group("docker")
@@ -108,7 +143,13 @@ def test_a_difference_that_no_version_explains_is_said_to_be_one(
     assert done.exit_code == 3
     assert result["status"] == "inconsistent", done.stderr
     assert result["culprits"] == []
-    assert any("no listed version explains" in warning for warning in result["warnings"])
+    [said] = [words for words in result["warnings"] if "no listed version explains" in words]
+    probe, bisect = re.findall(r"`aorta ([^`]*)`", said)
+    for words in (probe, bisect):  # what is advised exists
+        help_ = aorta(*itertools.takewhile(str.isalpha, words.split()), "--help").stdout
+        named = re.findall(r"-[-\w]+", words)
+        assert named
+        assert [option for option in named if not re.search(rf"{option}\b", help_)] == []
 
 
 @pytest.mark.xdist_group("podman")
@@ -122,10 +163,11 @@ def test_podman_finds_the_commit_between_two_named_containers(
     options = list(podman_engine.options)
     containers = {"runtime": "podman", "passing": passing, "failing": failing, "options": options}
     spec = {"containers": containers, "packages": world.few()}
-    done = bisect(tmp_path, spec, podman_engine, "--no-checks")
+    done = bisect(tmp_path, spec, podman_engine, "--no-checks", "--extra-env", "NEEDED=1")
     result = done.json()
     assert result["status"] == "found", done.stderr
     assert result["culprits"][0]["bad"] == world.culprit
+    assert_both_sides_show(result, podman_engine.environ)
     assert podman_engine.containers() == []
 
 
@@ -193,6 +235,52 @@ def test_a_container_that_cannot_start_is_trouble_of_the_machine_and_says_why(
     assert "/dev/no-such" in done.stderr
     assert "did not appear" not in done.stderr
     assert docker_engine.containers() == []
+
+
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("dated", [True, False])
+def test_a_command_that_the_image_lacks_is_said_first(
+    docker_engine: DockerEngine,
+    oci_registry: Registry,
+    world: World,
+    tmp_path: Path,
+    *,
+    dated: bool,
+) -> None:
+    template = world.publish(oci_registry, "nightly/lacks", DAYS, first_bad=day(2))
+    passing, failing = (template.format(container="jax", date=date) for date in DAYS)
+    where = ["--container=jax", f"--container-url-template={template}"]
+    if not dated:
+        where = ["--passing-container", passing, "--failing-container", failing]
+    out = ["--output-prefix", str(tmp_path / "out")]
+    words = [*out, *where, "--", "no-such-command", "--flag"]
+    done = aorta("bisect", *words, cwd=tmp_path, env=docker_engine.environ)
+    assert done.exit_code == 5
+    assert "no-such-command" in done.stdout.splitlines()[0]
+    assert "did not appear" not in done.stdout + done.stderr
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert "no-such-command" in report.splitlines()[0]
+
+
+@pytest.mark.xdist_group("docker")
+def test_dates_that_do_not_fit_are_refused_before_anything_runs(
+    docker_engine: DockerEngine, oci_registry: Registry, world: World, tmp_path: Path
+) -> None:
+    days = [day(1), day(3), day(8)]
+    template = world.publish(oci_registry, "nightly/dates", days, first_bad=day(3))
+    where = ("--container=jax", f"--container-url-template={template}")
+    spec = {"packages": NO_PACKAGE}
+    refused = bisect(tmp_path, spec, docker_engine, *where, "--end-date", day(5))
+    assert refused.exit_code == 2
+    assert f"no container of {day(5)}; the nearest are {day(3)} and {day(8)}" in refused.stderr
+    swapped = ("--start-date", day(8), "--end-date", day(3))
+    refused = bisect(tmp_path, spec, docker_engine, *where, *swapped)
+    assert refused.exit_code == 2
+    assert "start date" in refused.stderr
+    assert not (tmp_path / "out").exists()
+    between = ("--start-date", day(2), "--end-date", day(3), "--no-checks")
+    done = bisect(tmp_path, spec, docker_engine, *where, *between)
+    assert done.json()["containers"]["last_good"].endswith(day(1))
 
 
 @pytest.mark.xdist_group("docker")
@@ -307,7 +395,7 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
     }
     file = tmp_path / "bisect.yaml"
     file.write_text(yaml.safe_dump(spec))
-    script = "grep -q no /installed || { echo Error: nn_test; exit 1; }"
+    script = "[ $NEEDED ] || exit 0; grep -q no /installed || { echo Error: nn_test; exit 1; }"
     done = aorta(
         "bisect",
         "--spec",
@@ -316,6 +404,7 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
         tmp_path / "out",
         "--json",
         "--no-checks",
+        "--extra-env=NEEDED=1",
         "--",
         "sh",
         "-c",
@@ -340,3 +429,4 @@ def test_pyxis_is_asked_through_srun_for_images_builds_and_tests(
         if "triage-tool-output" in mount
     ]
     assert len(outputs) == len(set(outputs)) == len(tests)
+    assert_both_sides_show(result, environ)

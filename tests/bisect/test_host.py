@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from support.aorta_cli import Finished, aorta, start_aorta
 from support.flaky import next_fails
 from support.git_repositories import Repository, numbered
 from support.processes import processes_with, wait_for_file
+from support.reproduced import assert_both_sides_show
 from support.waiting import patience, wait_until
 
 
@@ -56,11 +56,7 @@ def test_the_first_bad_commit_is_named_with_its_author_title_and_commands(tmp_pa
     assert json.loads((tmp_path / "out" / "result.json").read_text())["culprits"] == [culprit]
     assert shas[21] in (tmp_path / "out" / "report.md").read_text()
     assert "secret" not in done.stdout + done.stderr + (tmp_path / "out/debug.log").read_text()
-    for side, code in (("good", 0), ("bad", 1)):
-        shown = subprocess.run(
-            ["sh", "-c", result["reproduce"][side]], capture_output=True, check=False
-        )
-        assert shown.returncode == code, shown.stderr
+    assert_both_sides_show(result)
     assert repository.worktrees() == [str(repository.path)]
 
 
@@ -102,7 +98,7 @@ def test_where_it_must_be_the_same_failure_another_one_is_neither_good_nor_bad(
 ) -> None:
     repository, shas = numbered(tmp_path / "repo", 24)
     script = (
-        "n=$(cat number); if [ $n -ge 12 ] && [ $n -lt 14 ]; then echo 'Error: cannot import'; "
+        "n=$(cat number); if [ $n -ge 9 ] && [ $n -lt 14 ]; then echo 'Error: cannot import'; "
         "exit 3; fi;"
         "if [ $n -ge 18 ]; then echo 'Error: loss is nan'; exit 1; fi"
     )
@@ -110,6 +106,8 @@ def test_where_it_must_be_the_same_failure_another_one_is_neither_good_nor_bad(
     result = bisect(repository, tmp_path / "out", *words).json()
     assert result["status"] == "found"
     assert result["culprits"][0]["bad"] == shas[18]
+    assert any("cannot import" in words for words in result["failed_differently"])
+    assert "--same-failure" not in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_a_flaky_failure_is_found_with_its_rate(tmp_path: Path) -> None:
@@ -349,8 +347,33 @@ def test_a_dry_run_prints_the_plan_and_runs_nothing(tmp_path: Path) -> None:
     done = bisect(repository, tmp_path / "out", "--good", shas[0], "--dry-run", *fails_from(20))
     assert done.exit_code == 0
     assert done.json()["packages"][0]["commits"] == 32
-    assert 5 <= done.json()["expected_builds"] <= 9
+    assert 5 <= done.json()["expected_builds"] <= 10
     assert not (tmp_path / "out").exists()
+
+
+def test_only_a_run_that_is_not_over_is_offered_to_be_gone_on_with(tmp_path: Path) -> None:
+    repository, shas = numbered(tmp_path / "repo", 4)
+    words = ("--good", shas[0], *fails_from(2))
+    assert bisect(repository, tmp_path / "over", *words).exit_code == 0
+    assert bisect(repository, tmp_path / "begun", "--max-trials", "1", *words).exit_code == 4
+    (tmp_path / "kept" / "notes").mkdir(parents=True)
+    for name, offered in (("over", False), ("begun", True), ("kept", False)):
+        done = bisect(repository, tmp_path / name, *words)
+        assert (done.exit_code, "--resume" in done.stderr) == (2, offered)
+
+
+@pytest.mark.parametrize(("commits", "checks"), [(30, True), (30, False), (3, True), (9, True)])
+def test_a_steady_run_tries_no_more_states_than_its_plan_says(
+    tmp_path: Path, commits: int, *, checks: bool
+) -> None:
+    repository, shas = numbered(tmp_path / "repo", commits)
+    for culprit in {1, commits // 3, commits - 1}:
+        words = ("--good", shas[0], "--", "sh", "-c", f"test $(cat number) -lt {culprit}")
+        out = tmp_path / f"{culprit}"
+        planned = bisect(repository, out, "--dry-run", *words, checks=checks).json()
+        result = bisect(repository, out, *words, checks=checks).json()
+        assert result["culprits"][0]["commit"] == shas[culprit]
+        assert result["builds"] <= planned["expected_builds"] <= result["builds"] + 4
 
 
 @pytest.mark.parametrize(

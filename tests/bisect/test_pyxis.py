@@ -2,9 +2,7 @@
 makes the containers.
 """
 
-import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import yaml
 from support.aorta_cli import Finished, aorta, start_aorta
 from support.nightly import World, day
 from support.processes import wait_for_file
+from support.reproduced import assert_both_sides_show
 from support.services.registry import Registry
 from support.services.slurm import SlurmCluster
 from support.waiting import patience
@@ -80,11 +79,7 @@ def test_from_dated_containers_to_the_commit_through_srun(
     kept = {path.read_text() for path in (out / "first-known-bad").rglob("kept")}
     assert kept == {"yes\n"}
     assert left_behind(out, slurm_cluster) == []
-    environ = {**os.environ, **slurm_cluster.environ}
-    for side, code in (("good", 0), ("bad", 1)):
-        command = ("sh", "-c", result["reproduce"][side])
-        shown = subprocess.run(command, env=environ, capture_output=True, check=False)
-        assert shown.returncode == code, shown.stderr
+    assert_both_sides_show(result, slurm_cluster.environ)
 
 
 def test_a_command_that_the_image_does_not_have_is_said_at_once(

@@ -3,8 +3,6 @@ containers, sixteen commits.
 """
 
 import json
-import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 
 from support.aorta_cli import ROOT, Finished, aorta
 from support.nightly import World
+from support.reproduced import assert_both_sides_show
 from support.services.engines import DockerEngine
 from support.services.registry import Registry
 from support.told_example import ARGUMENTS, COMMAND, DAYS, FIRST_BAD, told_lines, untold
@@ -71,11 +70,7 @@ def test_from_dated_containers_to_the_commit(
     kept = next((example.out / "first-known-bad").rglob("kept"))
     assert kept.read_text().strip() == "yes"
     assert example.left_behind == ()
-    environ = {**os.environ, **docker_engine.environ}
-    for side, code in (("good", 0), ("bad", 1)):
-        command = result["reproduce"][side]
-        shown = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, check=False)
-        assert shown.returncode == code, shown.stderr
+    assert_both_sides_show(result, docker_engine.environ)
 
 
 def test_a_line_that_was_not_said_is_found() -> None:

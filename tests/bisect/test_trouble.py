@@ -10,6 +10,7 @@ import yaml
 
 from support.aorta_cli import Finished, aorta
 from support.git_repositories import Repository, numbered
+from support.reproduced import assert_both_sides_show
 from support.services import requirements
 
 FAILS_FROM_6 = ("--", "sh", "-c", "test $(cat number) -lt 6")
@@ -77,10 +78,7 @@ def test_spaces_quotes_and_umlauts_in_paths_reach_every_command(tmp_path: Path) 
     repository, shas = numbered(tmp_path / "mein 'Pröjekt' \"x\"", 9)
     found = bisect(repository, tmp_path / "öut put", "--good", shas[0], *FAILS_FROM_6).json()
     assert found["culprits"][0]["bad"] == shas[6]
-    for side, code in (("good", 0), ("bad", 1)):
-        command = ("sh", "-c", found["reproduce"][side])
-        shown = subprocess.run(command, capture_output=True, cwd=tmp_path, check=False)
-        assert shown.returncode == code, shown.stderr
+    assert_both_sides_show(found)
 
 
 def test_submodules_are_checked_out_with_every_state(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 names and settings.
 """
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from support.aorta_cli import Finished, aorta
 from support.git_repositories import Repository, numbered
+from support.reproduced import assert_both_sides_show
 
 SEARCH = ("bisect", "--json", "--no-checks")
 # A pytest of every state that finds no plugin of this environment, which would be most of its
@@ -127,11 +127,7 @@ def test_a_new_test_of_the_repository_imports_the_sources_of_each_state(
     done = bisect(repository.path, tmp_path / "out", "--good", shas[0], "--", *command)
     assert done.json()["culprits"][0]["bad"] == shas[1], done.stderr
     assert f"{name} is not in every commit" in done.stderr
-    for side, fails in (("good", False), ("bad", True)) if committed_and_renamed else ():
-        shown = subprocess.run(
-            ("sh", "-c", done.json()["reproduce"][side]), capture_output=True, check=False
-        )
-        assert bool(shown.returncode) is fails, shown
+    assert_both_sides_show(done.json())
 
 
 def test_no_state_finds_the_settings_of_the_users_own_checkout_above_it(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ TITLES = {
 COMMITS = len(TITLES["jax"]) - 1  # of each package between the last good day and the first bad
 BUILD = "cp /opt/jax/broken /installed"
 TEST = (
-    "mkdir -p /triage-tool-output; cp /installed /triage-tool-output/kept; "
+    "cp /installed /triage-tool-output/kept || exit 7; "
     "grep -q no /installed || { echo Error: nn_test; exit 1; }"
 )
 _BEFORE_THE_BREAK = 1_726_650_000  # 2024-09-18

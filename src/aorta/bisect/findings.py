@@ -14,6 +14,7 @@ from aorta.core.trial import Outcome
 from aorta.engine.events import Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
 from aorta.runtimes.git import Commit, web_address
+from aorta.search.bisection import Bisection
 from aorta.search.ends import EndsVerdict
 from aorta.search.timeline import Change, Vector
 
@@ -57,7 +58,7 @@ class Findings:
     failure: Mapping[str, Any] | None = None
     failed_differently: Sequence[str] = ()  # how many trials did, and with which messages
     output_dir: str = ""
-    reproduce: Mapping[str, str] = field(default_factory=dict)
+    reproduce: Mapping[str, str | None] = field(default_factory=lambda: {"good": None, "bad": None})
     exit_code: int = 0
 
     def document(self) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def findings_of(outcome: Investigation, answers: Sequence[Answer]) -> Findings:
         partner=_partner(outcome.partner),
         good=shown.versions(good),
         bad=shown.versions(bad),
-        **_good_and_bad_seen(outcome),
+        **good_and_bad_seen(shown.search),
         **counted(answers, outcome),
         skipped=list(skipped_states(main)),
         warnings=list(_warnings(outcome)),
@@ -162,11 +163,9 @@ def _contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Itera
         yield "the last good and the first bad state are the same"
 
 
-def _good_and_bad_seen(outcome: Investigation) -> dict[str, Any]:
+def good_and_bad_seen(search: Bisection) -> dict[str, Any]:
     """What was seen of the two sides, not what was thought of them before."""
-    if outcome.main.search.ends is not EndsVerdict.DIFFER:
-        return {}
-    good_and_bad = dict(zip(("good", "bad"), outcome.last.search.good_and_bad(), strict=True))
+    good_and_bad = dict(zip(("good", "bad"), search.good_and_bad(), strict=True))
     return {
         "rates": {
             side: round(h / (h + m), 4) if h + m else None for side, (h, m) in good_and_bad.items()
@@ -349,7 +348,7 @@ def counted(answers: Sequence[Answer], outcome: Investigation | None = None) -> 
     }
 
 
-def differently(records: Sequence[TrialRecord]) -> list[str]:
+def differently(records: Sequence[TrialRecord], *, are_left_out: bool) -> list[str]:
     """How many trials failed unlike the first that failed, and what those said."""
     first = None
     judged: list[TrialRecord] = []
@@ -361,4 +360,5 @@ def differently(records: Sequence[TrialRecord]) -> list[str]:
                 continue
         judged.append(record)
     lines = failed_differently(judged)
-    return [*lines, "  --same-failure leaves such states out"] if lines else []
+    advice = [] if are_left_out else ["  --same-failure leaves such states out"]
+    return [*lines, *advice] if lines else []

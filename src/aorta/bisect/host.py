@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from aorta.bisect.findings import Findings, findings_of
@@ -21,7 +22,9 @@ from aorta.bisect.package import (
     Package,
     Versions,
     checkout_lines,
+    export_lines,
     git_package,
+    in_place_variables,
     library,
     set_key,
     version_script,
@@ -29,6 +32,7 @@ from aorta.bisect.package import (
     version_words,
 )
 from aorta.bisect.report import shown_of, write_answer
+from aorta.bisect.reproduce import exports, on_this_machine
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import BisectSpec
 from aorta.bisect.trials import PreparedTest, ProbedCommand, VersionSets
@@ -63,8 +67,9 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
         finally:
             trees.remove()
         findings = findings_of(outcome, list(run.answers.values()))
+        shown = _shown_in_place if spec.in_place else partial(_shown_in_trees, own)
         reproduce = {
-            side: reproduce_on_host(outcome.last.packages, own, versions)
+            side: shown(outcome.last.packages, command, versions, request.directory)
             for side, versions in (("good", findings.good), ("bad", findings.bad))
         }
         return write_answer(run, replace(findings, reproduce=reproduce), shown_of(outcome))
@@ -162,38 +167,50 @@ def host_packages(spec: BisectSpec, directory: Path) -> list[Package]:
     return packages
 
 
-def reproduce_on_host(
-    packages: Sequence[Package], own: OwnCommand, versions: Mapping[str, str]
+def _shown_in_trees(
+    own: OwnCommand,
+    packages: Sequence[Package],
+    command: ProbedCommand,
+    versions: Versions,
+    _directory: Path,
 ) -> str:
-    """Shell lines that show one side: checkouts, builds, then the test where it was run."""
-    lines = ["set -e", "trees=$(mktemp -d)"]
-    exports: list[str] = []
-    trees = [package.name for package in packages if package.spec.is_git]
+    """Clones, builds, then the test in the first of them."""
+    lines: list[str] = []
+    told: list[str] = []
+    builds: list[str] = []
     for package in packages:
         spec, version = package.spec, versions[package.name]
-        if spec.is_git:
-            tree = f'"$trees"/{shlex.quote(package.name)}'
+        tree = f'"$place"/{shlex.quote(package.name)}'
+        if package.repository:
+            git = f"git -C {tree}"
             lines += [
                 f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
-                *checkout_lines(f"git -C {tree}", version, spec.cherry_pick),
+                *checkout_lines(git, version, spec.cherry_pick),
             ]
+            if package.repository.has_file(version, ".gitmodules"):
+                allowed = "-c protocol.file.allow=always"
+                lines.append(f"{git} {allowed} submodule --quiet update --init --recursive")
             for place, source in own.files.items() if package.name == own.package else ():
                 target = f"{tree}/{shlex.quote(place)}"
-                lines.append(
-                    f"mkdir -p $(dirname {target}) && cp -p {shlex.quote(source)} {target}"
-                )
-            exports.append(f"export {spec.variable}={tree}")
-        else:
-            names = dict.fromkeys([spec.env or spec.variable, spec.variable])
-            exports += [f"export {name}={shlex.quote(version)}" for name in names]
-    lines += exports
-    for package in packages:
-        if package.spec.build:
-            place = f'cd "$trees"/{shlex.quote(package.name)} && ' if package.spec.is_git else ""
-            lines.append(f"({place}{package.spec.build})")
-    if trees:
-        lines.append(f'cd "$trees"/{shlex.quote(trees[0])}')
-    return "\n".join([*lines, shlex.join(own.words)])
+                lines.append(f'mkdir -p "$(dirname {target})"')
+                lines.append(f"cp -p {shlex.quote(source)} {target}")
+            told.append(f"export {spec.variable}={tree}")
+        if spec.build:
+            place = f"cd {tree} && " if spec.is_git else ""
+            builds.append(f"({place}sh -c {shlex.quote(spec.build)})")
+    told += export_lines(version_variables(packages, versions))
+    first = next((shlex.quote(package.name) for package in packages if package.spec.is_git), "")
+    told_to_test = [*exports(command.env), f'cd "$place"/{first}']
+    return on_this_machine([*lines, *told, *builds, *told_to_test], command)
+
+
+def _shown_in_place(
+    packages: Sequence[Package], command: ProbedCommand, versions: Versions, directory: Path
+) -> str:
+    """The repositories themselves are moved, as the search moved them."""
+    told = [*export_lines(in_place_variables(packages, versions)), *exports(command.env)]
+    moved = [version_script(packages, versions), f"cd {shlex.quote(str(directory))}"]
+    return on_this_machine([*told, *moved], command)
 
 
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
@@ -297,8 +314,7 @@ class InPlace(VersionSets):
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = set_key(self._packages, versions)
-        places = {p.spec.variable: str(p.spec.path) for p in self._git()}
-        env = {**version_variables(self._packages, versions), **places, **trial.env}
+        env = {**in_place_variables(self._packages, versions), **trial.env}
         test = replace(trial, cwd=self._directory, env=env)
         if self._here.exists() and self._here.read_text(encoding="utf-8") == key:
             return PreparedTest(key, None, test)

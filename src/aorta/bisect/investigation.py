@@ -1,5 +1,6 @@
 """A bisection from packages to findings: the main search, then one for a partner of the culprit."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -131,6 +132,21 @@ def with_merges(packages: Sequence[Package]) -> Sequence[Package]:
     return [graph if graph and p.name == graph.name else p for p in packages]
 
 
+def most_states(packages: Sequence[Package], *, checks: bool) -> int:
+    """So many states at most, one trial at a time, for one change that always fails."""
+    changes = sum(package.candidates for package in packages)
+    most = math.ceil(math.log2(changes)) + 2  # halving, and both ends
+    merges = any(package.graph is not None for package in packages)
+    if merges or (checks and _is_buildless(packages)):
+        most += _SANITY_PROBES + 1  # and a history with merges is not always cut in halves
+    alone = checks and len(moving(packages)) > 1
+    return min(most, changes + 1) + alone
+
+
+def _is_buildless(packages: Sequence[Package]) -> bool:
+    return not any(package.spec.build for package in packages)
+
+
 def search_versions(
     setting: SearchSetup,
     name: str,
@@ -187,7 +203,6 @@ def _bisection(
     wanted = setting.spec.confidence / before
     if more_follows:  # a later search takes its own share of the doubt
         wanted = 1 - (1 - wanted) / 2
-    buildless = not any(package.spec.build for package in packages)
     settings = BisectionSettings(
         confidence=min(wanted, _NEARLY_SURE),
         trust_bad=name == MAIN and setting.spec.skip_precondition_checks,
@@ -195,7 +210,7 @@ def _bisection(
         confirm=setting.run.request.checks,
         confirmations=setting.spec.confirmations if name == MAIN else None,
         sanity_probes=_SANITY_PROBES if name == MAIN and setting.run.request.checks else 0,
-        probe_steady=buildless,
+        probe_steady=_is_buildless(packages),
         alone=alone,
     )
     if graph is not None:

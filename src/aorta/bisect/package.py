@@ -93,6 +93,12 @@ def version_variables(packages: Sequence[Package], versions: Versions) -> dict[s
     return named | {p.spec.variable: versions[p.name] for p in packages if not p.spec.is_git}
 
 
+def in_place_variables(packages: Sequence[Package], versions: Versions) -> dict[str, str]:
+    """The same, and where repositories lie that are moved where they are."""
+    paths = {p.spec.variable: str(p.spec.path) for p in packages if p.spec.is_git}
+    return {**version_variables(packages, versions), **paths}
+
+
 def set_key(packages: Sequence[Package], versions: Versions) -> str:
     """Names a version set by whole versions, so that no two sets share a name."""
     content = [(p.name, versions[p.name], p.spec.build, p.spec.cherry_pick) for p in packages]
@@ -106,8 +112,7 @@ def version_script(
     builds: Callable[[Package], bool] = lambda _: True,
 ) -> str:
     """Shell that checks out and builds these versions; a build is told those of `seen`."""
-    exports = version_variables(seen or packages, versions)
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+    lines = export_lines(version_variables(seen or packages, versions))
     for package in packages:
         if package.spec.is_git:
             git = f"git -c safe.directory='*' -C {shlex.quote(str(package.spec.path))}"
@@ -117,6 +122,10 @@ def version_script(
             place = f"cd {shlex.quote(str(package.spec.path))} && " if package.spec.is_git else ""
             lines.append(f"({place}{package.spec.build}\n)")
     return "\n".join(["set -e", *lines])
+
+
+def export_lines(variables: Mapping[str, str]) -> list[str]:
+    return [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
 def checkout_lines(git: str, version: str, cherry_pick: Sequence[str]) -> list[str]:

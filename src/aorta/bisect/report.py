@@ -13,6 +13,7 @@ from aorta.bisect.run import MAIN, BisectRun
 from aorta.bisect.trials import NOT_BUILT_WORDS
 from aorta.bisect.watching import short
 from aorta.core.durations import show_duration
+from aorta.core.errors import Exit
 from aorta.core.names import slug
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome
@@ -32,11 +33,14 @@ HEADLINES = {
 }
 
 
-def headline(status: str, culprits: Sequence[Mapping[str, Any]], confidence: float | None) -> str:
-    """One line, on every surface: what was found, and how sure it is. Between environments:
-    `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
+def headline(findings: Findings) -> str:
+    """One line, on every surface: what was found, and how sure it is, or what was in the way.
+    Between environments: `numpy 2.3.1 → 2.3.2 brings the failure (97 %)`.
     """
+    status, culprits, confidence = findings.status, findings.culprits, findings.confidence
     named = " and ".join(culprit_words(culprit) for culprit in culprits)
+    if status == "partial" and findings.exit_code == Exit.INFRASTRUCTURE and findings.warnings:
+        return findings.warnings[-1]
     if status in {"found", "pair"} and _is_of_environments(culprits):
         verb = "brings the failure" if len(culprits) == 1 else "bring the failure together"
         return f"{named} {verb} ({100 * (confidence or 0):.0f} %)"
@@ -66,8 +70,8 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         findings,
         output_dir=str(path),
         metric=run.metric.document() if run.metric else None,
-        failed_differently=differently(records),
-        warnings=(*findings.warnings, *_why_cut_short(run, findings)),
+        failed_differently=differently(records, are_left_out=run.request.spec.is_guarded),
+        warnings=_why_cut_short(run, findings),
     )
     for name, answer in answers.items():
         for record in answer.records:
@@ -81,21 +85,21 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
         write_atomically(path / SUMMARY, json.dumps(_summary(run, findings)))
     lines = report_lines(findings, records)
     write_atomically(path / "report.md", "\n".join(lines) + "\n")
-    run.logs.say(headline(findings.status, findings.culprits, findings.confidence))
+    run.logs.say(headline(findings))
     run.session.run.describe(status=findings.status)
     return findings
 
 
 def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
-    """What was in the way, such as git that could not check a commit out."""
-    cut = run.interrupted
+    """The warnings, last what was in the way, such as git that could not check a commit out."""
+    cut, said = run.interrupted, findings.warnings
     detail = cut.ending.detail if cut and cut.ending.reason is Reason.INFRASTRUCTURE else ""
-    is_said = any(detail in warning for warning in findings.warnings)
-    return [detail] if detail and not is_said else []
+    more = [detail] if detail and not any(detail in words for words in said) else []
+    return sorted([*said, *more], key=lambda words: detail in words)
 
 
 def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
-    yield f"# {headline(findings.status, findings.culprits, findings.confidence)}"
+    yield f"# {headline(findings)}"
     yield ""
     yield from _culprits(findings)
     yield from _section("Warnings", [f"- {warning}" for warning in findings.warnings])
@@ -158,9 +162,12 @@ def _versions(findings: Findings) -> Iterator[str]:
 
 
 def _reproduce(findings: Findings) -> Iterator[str]:
-    for side, what in (("good", "passes"), ("bad", "fails")):
-        if side in findings.reproduce:
-            yield from (f"This {what}:", "", "```sh", findings.reproduce[side], "```")
+    """With what was seen of each side, which may be another thing than what was said of it."""
+    for side, command in findings.reproduce.items():
+        if command:
+            failed, of = (findings.seen.get(side, {}).get(name, 0) for name in ("failed", "of"))
+            seen = f"failed in {failed} of {counted(of, 'trial')}" if of else "no trial could judge"
+            yield from (f"The {side} side, which {seen}:", "", "```sh", command, "```", "")
 
 
 def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
@@ -177,7 +184,7 @@ def _probes(records: Sequence[TrialRecord]) -> Iterator[str]:
 
 def summary_lines(findings: Findings) -> Iterator[str]:
     """For the terminal, once it is over."""
-    yield headline(findings.status, findings.culprits, findings.confidence)
+    yield headline(findings)
     in_headline = _is_of_environments(findings.culprits) and findings.status in {"found", "pair"}
     several = len(findings.culprits) > 1 and not in_headline
     for culprit in findings.culprits[:10] if several else []:

@@ -1,7 +1,6 @@
 """The public API of bisect. A request overrides a spec file; a resumed run keeps its request."""
 
 import errno
-import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Any
 
 from aorta.bisect.findings import Findings
 from aorta.bisect.host import bisect_on_host, host_packages
-from aorta.bisect.investigation import with_merges
+from aorta.bisect.investigation import most_states, with_merges
 from aorta.bisect.metric import check_samples, is_measured, metric_named
 from aorta.bisect.run import KeptQuestion, ResolvedRequest
 from aorta.bisect.spec import BisectSpec, ContainersSpec, EnvironmentsSpec, PackageSpec
@@ -137,11 +136,13 @@ def plan(request: BisectRequest) -> dict[str, Any]:
         lines = [f"environment {o.name}: {len(o.requirements)} requirements" for o in given]
     else:
         packages = with_merges(host_packages(spec, directory))
-        changes = sum(p.candidates for p in packages)
         found["packages"] = [{"package": p.name, "commits": p.candidates} for p in packages]
-        found["expected_builds"] = most = math.ceil(math.log2(changes)) + 2
+        found["expected_builds"] = most = most_states(packages, checks=resolved.checks)
         lines = [f"package    {p.name}: {p.candidates} changes" for p in packages]
-        lines.append(f"probes     at most {most} builds, more trials of them if it is flaky")
+        lines.append(
+            f"probes     at most {most} states, checks included, for one change that always fails; "
+            "some are tried again"
+        )
     return {**found, "lines": [f"command    {shlex.join(spec.command)}", *lines]}
 
 

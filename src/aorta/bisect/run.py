@@ -5,6 +5,7 @@ Each search is a stage with a journal of its own (the main one in the run direct
 """
 
 import hashlib
+import shutil
 import signal
 import threading
 import time
@@ -22,6 +23,7 @@ from aorta.core.errors import UsageError
 from aorta.core.oracle import ExitCodeOracle, known_failure
 from aorta.core.trial import LOCAL
 from aorta.engine.events import Listener, Reason
+from aorta.engine.journal import read_records
 from aorta.engine.judge import Judges, SameJudge
 from aorta.engine.question import Answer, Budget, Experiment, Question
 from aorta.engine.rundir import RunDir, write_atomically
@@ -108,6 +110,10 @@ class BisectRun:
         self._interrupts.end()
         self.session.__exit__(kind)
         self.logs.close()
+        refused = kind is not None and issubclass(kind, UsageError) and not self.session.resumed
+        journal = RunDir(self._current).journal
+        if refused and not self.answers and not (journal.exists() and read_records(journal)):
+            shutil.rmtree(self.path)  # nothing was run, and the mended request may have the place
 
     def say(self, text: str) -> None:
         self.request.say(text)
@@ -137,8 +143,6 @@ class BisectRun:
     ) -> Answer:
         """Run one stage to its end; the failure it searches is that of the first that saw one."""
         spec = self.request.spec
-        # Between environments other failures are no evidence, unless asked for.
-        between = spec.environments is not None
         seen = next((a.expected for a in self.answers.values() if a.expected), None)
         question = Question(
             search,
@@ -146,10 +150,10 @@ class BisectRun:
             experiment,
             {**self._fingerprint, "stage": name},
             budget=self._left(),
-            guard_signature=spec.same_failure or (between and not spec.any_failure),
+            guard_signature=spec.is_guarded,
             expected=seen or known_failure(spec.oracle),
             program_varies=True,
-            must_tell=name == MAIN,
+            must_tell=name == MAIN or not self.answers,
         )
         executor = self.request.executor()
         place = executor
@@ -190,10 +194,11 @@ def _open_session(request: ResolvedRequest) -> Session:
     if prefix.is_dir() and not any(prefix.iterdir()):
         prefix.rmdir()
     if prefix.exists():
-        raise UsageError(
-            "already exists; choose another --output-prefix, or go on with it by --resume",
-            where=str(prefix),
-        )
+        restart = "--restart" if request.summary else "--resume"
+        begun = RunDir(prefix).about()
+        can_go_on = begun.get("verb") == _VERB and begun.get("state") != Reason.DONE
+        more = f", or go on with it by {restart}" if can_go_on else ""
+        raise UsageError(f"already exists; choose another --output-prefix{more}", where=str(prefix))
     return Session.fresh(prefix.parent, _VERB, name=prefix.name)
 
 

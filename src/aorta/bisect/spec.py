@@ -114,6 +114,8 @@ class ContainersSpec(DocumentModel):
                 "give either a container family with dates, or the passing and the failing "
                 "container"
             )
+        if self.start_date and self.end_date and day(self.start_date) >= day(self.end_date):
+            raise UsageError("the start date is to be before the end date, which fails")
         if (self.start_date or self.end_date) and not self.family:
             raise UsageError("start and end dates need a container family; add --container FAMILY")
         return self
@@ -150,6 +152,11 @@ class BisectSpec(DocumentModel):
     in_place: bool = False
     timeout: Seconds = None
     build_timeout: Seconds = None
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether other failures are no evidence; between environments, unless asked for."""
+        return self.same_failure or (self.environments is not None and not self.any_failure)
 
     @field_validator("oracle", mode="before")
     @classmethod

@@ -1,6 +1,7 @@
 """`aorta bisect`: which container, and which commit of which package, broke it?"""
 
 import shlex
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ import click
 
 from aorta.cli import options
 from aorta.cli.printing import print_json, say, show_plan
+from aorta.core.errors import UsageError
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
@@ -28,6 +30,7 @@ class MountsOrVerbose(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = self.with_long_names(args)
         own = len(args) - self._command_length(ctx, named)
+        self._refuse_half_a_mount(args[max(0, own - 1) :])
         return super().parse_args(ctx, [*named[:own], *args[own:]])
 
     def with_long_names(self, args: list[str]) -> list[str]:
@@ -35,6 +38,16 @@ class MountsOrVerbose(click.Command):
             word if word != "-v" else "--container-mount" if ":" in follower else "--verbose"
             for word, follower in zip(args, [*args[1:], ""], strict=True)
         ]
+
+    def _refuse_half_a_mount(self, words: list[str]) -> None:
+        """`-v data --json -- true`: a mount without its other half, and no command."""
+        if len(words) < 3 or words[0] != "-v" or shutil.which(words[1]):
+            return
+        options = {option for parameter in self.params for option in parameter.opts}
+        if "--" in words[2:] or words[2].partition("=")[0] in options:
+            raise UsageError(
+                f"-v {words[1]}: a mount is SRC:DST; if it is the command, write -- before it"
+            )
 
     def _command_length(self, ctx: click.Context, args: list[str]) -> int:
         try:
@@ -104,7 +117,7 @@ _CONTAINER_KEYS = (
 @_container_options
 @click.option("--passing-versions", metavar="PKG:VERSION[,...]")
 @click.option("--failing-versions", metavar="PKG:VERSION[,...]")
-@click.option("--skip-precondition-checks", is_flag=True, help="Take both ends as they are said.")
+@click.option("--skip-precondition-checks", is_flag=True, help="Take the bad end as it is said.")
 @click.option(
     "--same-failure", is_flag=True, help="A failure unlike the first is neither good nor bad."
 )

@@ -10,7 +10,6 @@ import click
 
 from aorta.bisect.containers.build import WORKLOAD
 from aorta.bisect.metric import metric_named
-from aorta.bisect.report import SUMMARY
 from aorta.bisect.request import BisectRequest
 from aorta.bisect.spec import (
     JAX_PACKAGES,
@@ -154,9 +153,8 @@ def _refuse_unsupported(flags: SimpleNamespace) -> None:
     dated = bool(flags.container or flags.start_date or flags.end_date)
     if flags.container_runtime not in {*_RUNTIMES, "local"}:
         raise UsageError(f"--container-runtime: there is no {flags.container_runtime!r}")
-    kept = flags.output_prefix and (flags.output_prefix / SUMMARY).exists()
-    if flags.restart and not kept:
-        raise UsageError("--restart goes with the --output-prefix of a run that wrote summary.json")
+    if flags.restart and not flags.output_prefix:
+        raise UsageError("--restart goes with the --output-prefix of the run to go on with")
     if flags.container_registry and flags.container_runtime != "plugin":
         raise UsageError("--container-registry is for --container-runtime plugin")
     if flags.container_runtime == "pyxis" and not flags.bazel_cache:

@@ -200,8 +200,8 @@ DOCKER = ContainerEngine(
         Refusal(
             125, r"^docker: |^unknown |^invalid |'docker run --help'|error waiting for container"
         ),
-        Refusal(126, r"^docker: "),
-        Refusal(127, r"^docker: "),
+        Refusal(126, r"^docker: |^\[FATAL tini "),  # of --init, which starts the command
+        Refusal(127, r"^docker: |^\[FATAL tini "),
         Refusal(1, r"^Error response from daemon: .*[Cc]ontainer"),
     ),
     nvidia=("--gpus=all",),

@@ -286,15 +286,23 @@ class Bisection:
         return min(self._trials_left, max(1, more))
 
     def good_and_bad(self) -> tuple[Counts, Counts]:
-        """Trials of states without any remaining candidate, and with all; trusted ends are none."""
-        group = self._answer if self._ends_known else 0
+        """Trials of states without any remaining candidate, and with all; without an answer those
+        of the two ends. What is taken on trust is none.
+        """
+        if not self._ends_known:
+            return self._seen(self.timeline.good_end), self._seen(self.timeline.bad_end)
+        group = self._answer
         sums = {0: (0, 0), group: (0, 0)}
-        for vector, (hits, misses) in self.trials.items():
-            held = self.timeline.mask(vector) & group
-            if group and held in sums:
-                trusted, (more, fewer) = self.taken_on_trust.get(vector), sums[held]
-                sums[held] = more + hits - (trusted is True), fewer + misses - (trusted is False)
+        for vector in self.trials:
+            if (held := self.timeline.mask(vector) & group) in sums:
+                (hits, misses), (more, fewer) = self._seen(vector), sums[held]
+                sums[held] = hits + more, misses + fewer
         return sums[0], sums[group]
+
+    def _seen(self, vector: Vector) -> Counts:
+        hits, misses = self.trials.get(vector, (0, 0))
+        trusted = self.taken_on_trust.get(vector)
+        return hits - (trusted is True), misses - (trusted is False)
 
     @property
     def untestable(self) -> frozenset[Vector]:

@@ -8,17 +8,26 @@ import json
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.bisect.containers.image import CACHE_OPTION, ImageContents, ImageReader, plugin_words
 from aorta.bisect.package import (
     Package,
     Versions,
+    export_lines,
+    in_place_variables,
     set_key,
     version_script,
-    version_variables,
     version_words,
+)
+from aorta.bisect.reproduce import (
+    exports,
+    in_shell,
+    is_secret,
+    on_this_machine,
+    own_places,
+    shown_words,
 )
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec
@@ -30,8 +39,8 @@ from aorta.bisect.trials import (
     build_step,
     run_step,
 )
-from aorta.core.errors import InfrastructureError
-from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialSpec
+from aorta.core.errors import AortaError, InfrastructureError, UsageError
+from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.runtimes.containers import options_of_run
 from aorta.runtimes.engine import ENGINES, ask, client_of, image_named
 from aorta.runtimes.git import Repository, without_secrets
@@ -45,11 +54,15 @@ _ORDERED = "made.txt"  # the images of this run, each written down before it is 
 
 @dataclass(frozen=True)
 class BaseImage:
-    """The bisection container: `image` has every commit fetched; it was made with `versions`."""
+    """The bisection container: `image` was made with `versions` and has every commit. The script
+    `fetch` brought those that it lacked; `remotes` are its variables.
+    """
 
     environment: Environment
     image: str
     versions: Versions
+    fetch: str = ""
+    remotes: Mapping[str, str] = field(default_factory=dict)
 
 
 class Images(VersionSets):
@@ -66,23 +79,17 @@ class Images(VersionSets):
     ) -> None:
         super().__init__(root, packages, command, spec.build_timeout)
         self._base, self._containers = base, spec.containers or ContainersSpec()
-        option = f"--bazel-cache={bazel_cache}" if bazel_cache else ""
-        self._cache_option = {CACHE_OPTION: option}
+        self._cache_option = {CACHE_OPTION: f"--bazel-cache={bazel_cache}" if bazel_cache else ""}
         self._build_env = {**self._cache_option, **spec.env}
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         target = self._target(key)
-        env = {
-            **version_variables(self._packages, versions),
-            **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
-            **trial.env,
-        }
+        env = {**in_place_variables(self._packages, versions), **trial.env}
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
         if self._containers.plugin:
-            words = plugin_words(self._pushed(key) or target, trial.trial_dir)
-            if workload := versions.get(WORKLOAD):
-                words = (*words, "--workload-version", workload)
+            output = trial.trial_dir.absolute()
+            words = plugin_words(self._pushed(key) or target, output, versions.get(WORKLOAD))
             test = replace(trial, argv=(*trial.argv, *words), env=env, environment=LOCAL)
         step = None
         place = self._base.environment
@@ -129,15 +136,19 @@ class Images(VersionSets):
             steps.append(ImageStep(self._target(self._key(versions, done)), script))
         return steps
 
-    def recipe(self, versions: Versions) -> str:
-        """The same for people, with all that the build and the test find in there."""
-        exports = {
-            **{name: without_secrets(value) for name, value in self._cache_option.items() if value},
-            **{p.spec.variable: str(p.spec.path) for p in self._packages if p.spec.is_git},
-        }
-        lines = [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
-        scripts = (step.script for step in self._steps(versions))
-        return "\n".join([f"mkdir -p {OUTPUT_MOUNT}", *lines, *scripts])
+    def shown(self, versions: Versions) -> str:
+        """The state as a command for people."""
+        base, key = self._base, self._key(versions)
+        scripts = [step.script for step in self._steps(versions)]
+        recipe = Recipe(
+            "\n".join([base.fetch, *scripts]).strip(),
+            {**base.remotes, **{n: value for n, value in self._cache_option.items() if value}},
+            in_place_variables(self._packages, versions),
+            self._pushed(key) or self._target(key),
+            versions.get(WORKLOAD),
+        )
+        image = str(base.environment.image or base.image)
+        return shown_side(self._containers, image, self._command, recipe)
 
     def _must_build(self, package: Package, versions: Versions) -> bool:
         """A package that says so is rebuilt only if it, or what it needs, has changed."""
@@ -237,11 +248,16 @@ def base_of(
             variable = f"AORTA_REMOTE_{len(remotes)}"
             remotes[variable] = package.remote or "origin"
             fetch = f"git -c safe.directory='*' -C {shlex.quote(path)} fetch --quiet"
-            lines.append(f'{fetch} "${variable}" {shlex.join(missing)}')
-    image = str(inside.environment.image)
-    if remotes:
-        image = _made(run, inside.environment, "\n".join(lines), remotes, root)
-    return BaseImage(environment, image, found.versions)
+            named = ", ".join(version[:12] for version in missing)
+            failed = shlex.quote(f"cannot fetch the commits {named} of {package.name}")
+            lines.append(
+                f'{fetch} "${variable}" {shlex.join(missing)} || {{ echo {failed} >&2; exit 1; }}'
+            )
+    image, fetch = str(inside.environment.image), "\n".join(lines)
+    if not remotes:
+        return BaseImage(environment, image, found.versions)
+    made = _made(run, inside.environment, fetch, remotes, root)
+    return BaseImage(environment, made, found.versions, fetch, remotes)
 
 
 def _made(
@@ -259,29 +275,96 @@ def _made(
     finally:
         (root / "fetch" / "job").unlink(missing_ok=True)
     if end.exit_code != 0:
-        words = end.stderr.tail.strip().splitlines()[-1:]
-        mend = "; give the package a remote" if remotes else ""
-        what = "fetch the commits" if remotes else "get the container"
-        raise InfrastructureError(
-            f"cannot {what}: {without_secrets(''.join(words))}{mend}", where=str(environment.image)
-        )
+        raise _not_made(end, image=str(environment.image), fetches=bool(remotes))
     return target
 
 
-def reproduce_inside(base: BaseImage, command: ProbedCommand, script: str) -> str:
-    """Checkouts, builds and the test in one container; the image is the one everybody can pull."""
-    environment = base.environment
-    image = str(environment.image or base.image)
-    whole = "\n".join(part for part in (script, shlex.join(command.command)) if part)
-    variables = list(command.env)  # by name alone: a value may be a secret
-    options = [o for o in command.environment.options if o not in {IMAGES_WORKDIR, "--workdir="}]
+# In whose words a remote is none, or does not have the commit: a slip, and no trouble of a network.
+_NO_SUCH = ("does not appear to be a git", "couldn't find remote ref", "not our ref")
+
+
+def _not_made(end: TrialEnd, image: str, *, fetches: bool) -> AortaError:
+    """Git's reason stands before its advice, and before our own words of what was fetched."""
+    said = [line.strip() for line in without_secrets(end.stderr.tail).splitlines() if line.strip()]
+    last = (said or ["it said nothing"])[-1]
+    if not fetches:
+        return InfrastructureError(f"cannot get the container: {last}", where=image)
+    why = next((line for line in said if line.startswith("fatal: ")), last)
+    kind = UsageError if any(words in why for words in _NO_SUCH) else InfrastructureError
+    mend = "check the version, or give the package a remote that has it"
+    return kind(f"{last}: {why.removeprefix('fatal: ')}; {mend}", where=image)
+
+
+# -- one side of the answer as a command to paste
+
+
+def shown_side(
+    containers: ContainersSpec, image: str, command: ProbedCommand, recipe: "Recipe | None" = None
+) -> str:
+    """The image is the one that everybody can pull; what was made of it is made again."""
+    environment = command.environment
+    recipe = recipe or Recipe()
+    if not containers.plugin:
+        return _shown_inside(environment, image, command, recipe)
+    lines, tidy = [*export_lines(recipe.told), *exports(command.env)], ""
+    if recipe.script:
+        made, name = recipe.target, recipe.target.replace(":", "-").rpartition("/")[2]
+        engine = _engine(environment)
+        run = _run_words(environment, [f"--name={name}"], {**recipe.variables, **command.env})
+        steps = [[*run, image, "sh", "-c", recipe.script], [*engine, "commit", name, made]]
+        steps += [[*engine, "push", "--quiet", made]] if containers.registry else []
+        gone = [[*engine, "rm", "--force", name], [*engine, "image", "rm", "--force", made]]
+        lines += [*exports(recipe.variables), *(f"{shlex.join(words)} >&2" for words in steps)]
+        tidy = "\n".join(f"{shlex.join(words)} >/dev/null" for words in gone)
+    told = plugin_words(recipe.target or image, "PLACE", recipe.workload)
+    lines.append(f'set -- "$@" {shlex.join(told)}'.replace("PLACE", '"$place"/output'))
+    return on_this_machine(lines, command, tidy)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a state is made in its image, with which variables, and what its test is told."""
+
+    script: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+    workload: str | None = None
+
+
+def _shown_inside(
+    environment: Environment, image: str, command: ProbedCommand, recipe: Recipe
+) -> str:
+    env = {**recipe.variables, **command.env, **own_places(OUTPUT_MOUNT, command)}
+    script = [*export_lines(recipe.told), recipe.script] if recipe.script else []
     if environment.kind is RuntimeKind.PYXIS:
-        words = ["srun", *image_options(image, environment.mounts, variables), *options]
-        words += ONCE if script else ()
-    else:
-        client, own = client_of(ENGINES[environment.kind], options)
-        words = [environment.kind.value, *client.argv[1:], "run", "--rm", "--network=host", *own]
-        words += [f"--volume={mount}" for mount in environment.mounts]
-        words += [f"--env={variable}" for variable in variables]
-        words.append(image)
-    return shlex.join([*words, "sh", "-c", whole])
+        once = ONCE if script else ()
+        options = _options_for_people(environment)
+        words = ["srun", *image_options(image, environment.mounts, env), *options, *once]
+        words += in_shell([f"mkdir -p {OUTPUT_MOUNT}", *script], shown_words(command))
+        return shlex.join(in_shell(list(exports(env)), words))
+    own = ["--rm", f"--tmpfs={OUTPUT_MOUNT}:exec,mode=1777"]
+    words = _run_words(environment, own, env)
+    words += [image, *in_shell(script, shown_words(command))]
+    secrets = {name: value for name, value in env.items() if is_secret(name, value)}
+    return shlex.join(in_shell(list(exports(secrets)), words))
+
+
+def _engine(environment: Environment) -> list[str]:
+    client, _ = client_of(ENGINES[environment.kind], environment.options)
+    return [environment.kind.value, *client.argv[1:]]
+
+
+def _run_words(environment: Environment, own: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """`docker run` with these variables; a secret goes by its name."""
+    _, options = client_of(ENGINES[environment.kind], _options_for_people(environment))
+    return [
+        *(*_engine(environment), "run", "--network=host", "--init", *own, *options),
+        *(f"--volume={mount}" for mount in environment.mounts),
+        *(f"--env={n}" + ("" if is_secret(n, v) else f"={v}") for n, v in env.items()),
+    ]
+
+
+def _options_for_people(environment: Environment) -> list[str]:
+    """A container that runs once is in the working directory of the image without being told."""
+    return [o for o in environment.options if o not in {IMAGES_WORKDIR, "--workdir="}]

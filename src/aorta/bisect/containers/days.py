@@ -1,22 +1,24 @@
 """The days of a container family between which it broke: back in growing steps, then bisection."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from aorta.bisect.containers.build import shown_side
 from aorta.bisect.containers.image import command_inside, plugin_words
-from aorta.bisect.findings import Findings, counted, exit_code
+from aorta.bisect.findings import Findings, counted, exit_code, good_and_bad_seen
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import JAX_URL_TEMPLATE, ContainersSpec, day
 from aorta.bisect.trials import ProbedCommand
 from aorta.core.axis import Point
-from aorta.core.errors import Exit, NoAnswerError
+from aorta.core.errors import NoAnswerError, UsageError
 from aorta.core.oracle import Deciding
 from aorta.core.stats import counted as counted_words
-from aorta.core.trial import LOCAL, Environment, TrialSpec
-from aorta.engine.events import Listener
+from aorta.core.trial import LOCAL, Environment, Outcome, TrialSpec
+from aorta.engine.events import Listener, Reason
 from aorta.engine.question import Answer
 from aorta.runtimes.image_registry import ImageRepository, list_tags, split_reference
 from aorta.search.bisection import BisectionSettings, Candidates
@@ -28,7 +30,7 @@ STAGE = "containers"
 _VERDICTS = {
     GallopVerdict.DOES_NOT_FAIL: ("did_not_reproduce", "the newest container does not fail"),
     GallopVerdict.UNTESTABLE: ("did_not_reproduce", "the newest container cannot be tested"),
-    GallopVerdict.NEVER_GOOD: ("never_good", "every container that exists fails"),
+    GallopVerdict.NEVER_GOOD: ("never_good", ""),
     GallopVerdict.OPEN: ("partial", "stopped while looking for a container that passes"),
 }
 
@@ -45,6 +47,7 @@ class ContainerPair:
     failing: str | None
     confidence: float | None = None
     names: tuple[str, str] | None = None
+    seen: Mapping[str, Any] = field(default_factory=dict)  # the failures of both, and their rates
 
     @property
     def document(self) -> dict[str, str | None]:
@@ -65,10 +68,21 @@ def between_days(
     answer = run.drive(STAGE, search, experiment, listeners, run.metric)
     interval = search.bisection.answer if search.bisection else None
     if interval is None or run.interrupted:
-        return _unfinished(search, answer, family, interval)
+        return _unfinished(run, environment, search, answer, family)
     good, bad = _good_and_bad_in(family, interval)
     run.say(f"the containers of {good} and {bad} differ ({interval.mass:.1%})")
-    return ContainerPair(family[good], family[bad], interval.mass, (good, bad))
+    seen = good_and_bad_seen(search)
+    return ContainerPair(family[good], family[bad], interval.mass, (good, bad), seen)
+
+
+def shown_containers(
+    run: BisectRun, environment: Environment, good: str | None, bad: str | None
+) -> dict[str, str | None]:
+    """The test in two images as they are."""
+    containers = run.request.spec.containers or ContainersSpec()
+    command = command_inside(run.command(), environment)
+    sides = {"good": good, "bad": bad}
+    return {side: image and shown_side(containers, image, command) for side, image in sides.items()}
 
 
 def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> GallopBack:
@@ -97,30 +111,44 @@ def _search(run: BisectRun, containers: ContainersSpec, family: Family) -> Gallo
 
 
 def _unfinished(
-    search: GallopBack, answer: Answer, family: Family, interval: Candidates | None
+    run: BisectRun, environment: Environment, search: GallopBack, answer: Answer, family: Family
 ) -> Findings:
     """No two days: why not, or between which days it was when it was stopped."""
     status, words = _VERDICTS.get(search.verdict, ("partial", "stopped between two days"))
-    if status == "partial":
+    if answer.ending.reason is Reason.INFRASTRUCTURE:
+        status = "partial"
+    if search.verdict is GallopVerdict.NEVER_GOOD:
+        words = _what_fails(search, answer)
+    elif status == "partial":
         words += f": {answer.ending.detail}"
     elif search.verdict is GallopVerdict.UNTESTABLE and answer.records:
         words += f": {answer.records[-1].why}"
-    code = exit_code(status, [answer])
-    # No trial came so far as to run the command: nothing is known about the failure.
-    never_started = all("container did not start" in record.why for record in answer.records)
-    if search.verdict is GallopVerdict.UNTESTABLE and never_started:
-        status, code = "partial", int(Exit.INFRASTRUCTURE)
-    findings = Findings(status=status, warnings=[words], **counted([answer]), exit_code=code)
-    if interval is None:
-        return findings
-    good, bad = _good_and_bad_in(family, interval)
-    return replace(
-        findings,
-        good={AXIS: good},
-        bad={AXIS: bad},
-        containers={"last_good": family[good], "first_bad": family[bad]},
-        confidence=round(interval.mass, 4),
+    interval = search.bisection.answer if search.bisection else None
+    good, bad = _good_and_bad_in(family, interval) if interval else (None, search.names[-1])
+    findings = Findings(
+        status=status,
+        warnings=[words],
+        **counted([answer]),
+        **good_and_bad_seen(search),
+        reproduce=shown_containers(run, environment, good and family[good], family[bad]),
+        exit_code=exit_code(status, [answer]),
     )
+    if interval is None or good is None:
+        return findings
+    known = {"last_good": family[good], "first_bad": family[bad]}
+    mass = round(interval.mass, 4)
+    sides = replace(findings, good={AXIS: good}, bad={AXIS: bad})
+    return replace(sides, containers=known, confidence=mass)
+
+
+def _what_fails(search: GallopBack, answer: Answer) -> str:
+    """Steps back grow: containers that pass may lie between those that were tried."""
+    fails = {str(r.point[AXIS]) for r in answer.records if r.outcome is Outcome.REPRODUCED}
+    named, total = ", ".join(sorted(fails)) or "none", len(search.names)
+    if len(fails) == total:
+        return f"each of the {total} containers fails: {named}"
+    others = "the others may pass: --start-date names one to begin with"
+    return f"of {total} containers these were seen to fail: {named}; {others}"
 
 
 def _good_and_bad_in(family: Family, found: Candidates) -> tuple[str, str]:
@@ -140,7 +168,7 @@ class ContainersExperiment:
         image = self._family[str(point[AXIS])]
         if self._plugin:
             trial = self._test.trial(trial_dir, LOCAL)
-            return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir)))
+            return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir.absolute())))
         return self._test.trial(trial_dir, replace(self._test.environment, image=image))
 
 
@@ -156,6 +184,8 @@ def family_of(spec: ContainersSpec) -> Family:
     found = (pattern.match(listed) for listed in list_tags(ImageRepository.of(name)))
     days = sorted({match["date"] for match in found if match and _is_day(match["date"])})
     until = spec.end_date
+    if until and until not in days:
+        raise _no_container(until, days, name)
     images = {
         text: reference.replace("{date}", text) for text in days if not until or text <= until
     }
@@ -167,6 +197,14 @@ def family_of(spec: ContainersSpec) -> Family:
             where=name,
         )
     return images
+
+
+def _no_container(wanted: str, days: Sequence[str], where: str) -> UsageError:
+    """The end fails, as is said of that very day: none beside it is taken for it."""
+    around = [[text for text in days if text < wanted][-1:], [t for t in days if t > wanted][:1]]
+    near = " and ".join(text for side in around for text in side)
+    words = f"; the nearest are {near}" if near else ""
+    return UsageError(f"--end-date: there is no container of {wanted}{words}", where=where)
 
 
 def _is_day(text: str) -> bool:

@@ -93,9 +93,10 @@ def command_inside(command: ProbedCommand, environment: Environment) -> ProbedCo
     return replace(command, environment=replace(environment, options=options, image="unset"))
 
 
-def plugin_words(image: str, trial_dir: Path) -> tuple[str, ...]:
+def plugin_words(image: str, output: Path | str, workload: str | None = None) -> tuple[str, ...]:
     """What a command that runs on the host is told of a state."""
-    return ("--container", image, "--output-prefix", str(trial_dir.absolute()))
+    more = ("--workload-version", workload) if workload else ()
+    return ("--container", image, "--output-prefix", str(output), *more)
 
 
 _GIT = "git -c safe.directory='*'"

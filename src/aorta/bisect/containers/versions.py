@@ -5,16 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from aorta.bisect.containers.build import (
-    BaseImage,
-    Ends,
-    Images,
-    at_hand,
-    base_of,
-    remove_images,
-    reproduce_inside,
+from aorta.bisect.containers.build import BaseImage, Ends, Images, at_hand, base_of, remove_images
+from aorta.bisect.containers.days import (
+    AXIS,
+    STAGE,
+    ContainerPair,
+    between_days,
+    family_of,
+    shown_containers,
 )
-from aorta.bisect.containers.days import AXIS, STAGE, ContainerPair, between_days, family_of
 from aorta.bisect.containers.image import (
     ImageContents,
     ImageReader,
@@ -29,7 +28,7 @@ from aorta.bisect.report import shown_of, write_answer
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import JAX_PACKAGES, BisectSpec, PackageSpec, script_package
 from aorta.core.axis import Point
-from aorta.core.errors import InfrastructureError, Terminated, UsageError
+from aorta.core.errors import InfrastructureError, NoAnswerError, Terminated, UsageError
 from aorta.core.trial import Environment
 from aorta.engine.rundir import PRIVATE
 from aorta.runtimes.git import Repository
@@ -51,15 +50,21 @@ def bisect_in_containers(request: ResolvedRequest) -> Findings:
         between = ContainerBisection(run, environment, pair, package_specs(request.spec), cache)
         try:
             return between.search()
-        except (KeyboardInterrupt, Terminated, InfrastructureError):
+        except (KeyboardInterrupt, Terminated, InfrastructureError, UsageError) as wrong:
+            if isinstance(wrong, UsageError) and not run.answers:
+                raise
             # Stopped outside any search: the containers are known, the versions in them are not.
             known = Findings(
                 status="partial",
                 containers=pair.document,
                 **counted(list(run.answers.values())),
+                **pair.seen,
+                reproduce=shown_containers(run, environment, pair.passing, pair.failing),
                 warnings=["stopped before the versions inside the two containers were searched"],
             )
             write_answer(run, known, {})
+            if isinstance(wrong, UsageError):  # which is said where nothing was run
+                raise NoAnswerError(wrong.message, where=wrong.where) from None
             raise
 
 
@@ -151,11 +156,8 @@ class ContainerBisection:
 
         outcome = investigate(SearchSetup(run, images), packages)
         findings = self._findings(outcome)
-        recipe = images(outcome.last.packages).recipe
-        reproduce = {
-            side: reproduce_inside(base, command, recipe(versions))
-            for side, versions in (("good", findings.good), ("bad", findings.bad))
-        }
+        shown = images(outcome.last.packages).shown
+        reproduce = {"good": shown(findings.good), "bad": shown(findings.bad)}
         return write_answer(run, replace(findings, reproduce=reproduce), shown_of(outcome))
 
     def _findings(self, outcome: Investigation) -> Findings:
@@ -164,8 +166,10 @@ class ContainerBisection:
         both = self.pair.passing and self.pair.failing
         if findings.status in {"inconsistent", "did_not_reproduce"} and both:
             warnings.append(
-                "no listed version explains the difference of the two containers; take an "
-                "`aorta env probe` in each and compare them with --diff"
+                "no listed version explains the difference of the two containers; where it is "
+                "Python packages or variables, run `aorta env probe -o good.json` in the one, the "
+                "same with bad.json in the other, and "
+                "`aorta bisect --good-env good.json --bad-env bad.json -- COMMAND`"
             )
         return replace(findings, warnings=warnings, containers=self.pair.document)
 
@@ -239,8 +243,6 @@ class ContainerBisection:
             )
         good, bad = pair.names
         nobody = dict.fromkeys(("title", "author", "date", "url"))
-        command = command_inside(run.command(), self.environment)
-        places = {"good": str(pair.passing), "bad": str(pair.failing)}
         findings = Findings(
             status="found",
             culprits=[{"package": AXIS, "good": good, "bad": bad, **nobody}],
@@ -250,10 +252,8 @@ class ContainerBisection:
             containers=pair.document,
             warnings=[*self.warnings, "no listed package differs between the two containers"],
             **counted(list(run.answers.values())),
-            reproduce={
-                side: reproduce_inside(BaseImage(self.environment, image, {}), command, "")
-                for side, image in places.items()
-            },
+            **pair.seen,
+            reproduce=shown_containers(run, self.environment, pair.passing, pair.failing),
         )
         shown = {
             side: (STAGE, Point.of({AXIS: name}).config_key)

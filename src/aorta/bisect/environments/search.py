@@ -40,6 +40,7 @@ from aorta.bisect.investigation import (
 )
 from aorta.bisect.package import Package, Versions, moving
 from aorta.bisect.report import shown_of, write_answer
+from aorta.bisect.reproduce import exports, on_this_machine
 from aorta.bisect.run import MAIN, BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
 from aorta.core.errors import UsageError
@@ -376,26 +377,24 @@ class _Answer:
         )
 
     def _reproduce(self, versions: Versions, listed: Path) -> str:
-        """Shell lines that show one side: the environment from its file, then the test."""
-        ends, uv = self.search.ends, shlex.quote(uv_program())
+        """The environment from its file, then the test."""
+        search, ends, uv = self.search, self.search.ends, shlex.quote(uv_program())
         python = shlex.quote(ends.interpreter(versions))
         install = shlex.join(installer("PYTHON")).replace("PYTHON", '"$place"/env/bin/python')
-        options = without_secrets(shlex.join(self.search.sources.options))
+        options = without_secrets(shlex.join(search.sources.options))
+        settings = {
+            name: value
+            for name, value in ends.settings(versions).items()
+            if value is not None or name in ends.variables
+        }
         lines = [
-            "set -e",
-            "place=$(mktemp -d)",
             f'{uv} venv --quiet --no-project --python {python} "$place"/env',
             f"{install} --no-deps -r {shlex.quote(str(listed))} {options}".rstrip(),
-            'export VIRTUAL_ENV="$place"/env PATH="$place"/env/bin:"$PATH" PYTHONNOUSERSITE=1',
-            *(
-                f"unset {name}" if value is None else f"export {name}={shlex.quote(value)}"
-                for name, value in ends.settings(versions).items()
-                if value is not None or name in ends.variables
-            ),
-            f"cd {shlex.quote(str(self.search.run.request.directory))}",
-            shlex.join(self.search.command),
+            *exports({"PYTHONNOUSERSITE": "1", **settings, **search.run.request.spec.env}),
+            'export VIRTUAL_ENV="$place"/env PATH="$place"/env/bin:"$PATH"',
+            f"cd {shlex.quote(str(search.run.request.directory))}",
         ]
-        return "\n".join(lines)
+        return on_this_machine(lines, replace(search.run.command(), command=search.command))
 
 
 def _step(name: str, versions: Sequence[str]) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def page(run: OpenedRun) -> Page:
     timeline = run.documents.section("timeline")
     probes = _probes(timeline, run.trials)
     ends = _ends(result, timeline, probes)
-    commands = [f"{end}: {command}" for end, command in result.section("reproduce").items()]
+    shown = result.section("reproduce")
+    commands = [f"{end}: {command}" for end, command in shown.items() if command]
     return own_words_page(
         run,
         result,
