@@ -222,12 +222,9 @@ def read_tail(path: Path) -> list[str]:
         data = read_end(path, _TAIL + 1)
     except OSError:
         return []
-    lines = clean_lines(data.decode("utf-8", "replace").rstrip())
+    text = TERMINAL_SEQUENCE.sub("", data.decode("utf-8", "replace").rstrip())
+    lines = text.replace("\r\n", "\n").split("\n")
     return lines[1:] if len(data) > _TAIL else lines  # the first of a longer log is cut
-
-
-def clean_lines(content: str) -> list[str]:
-    return TERMINAL_SEQUENCE.sub("", content).replace("\r\n", "\n").split("\n")
 
 
 def shortened(value: Any) -> Any:
