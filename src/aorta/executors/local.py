@@ -232,7 +232,9 @@ def request_for(
     trial: TrialSpec, launch: Launch, *, grace: float, max_log_bytes: int
 ) -> dict[str, Any]:
     """The request to run `launch` on this machine."""
-    watch = trial.watch
+    watch, own = trial.watch, metric_file_of(trial)
+    # Where its metric may lie: its own place, and the one that it may share with others.
+    metric = None if own is None else [str(own), str(trial.cwd / str(watch.json_file))]
     return {
         "op": "run",
         "argv": list(launch.argv),
@@ -241,7 +243,7 @@ def request_for(
         "cleanup": [list(argv) for argv in launch.cleanup],
         "ran_out_of_memory": list(launch.ran_out_of_memory),
         "trial_dir": str(trial.trial_dir),
-        "metric": _metric_places(trial),
+        "metric": metric,
         "patterns": [vars(pattern) for pattern in watch.patterns],
         "timeout": trial.timeout,
         "silent_for": watch.silent_for,
@@ -249,14 +251,6 @@ def request_for(
         "grace": grace,
         "max_log_bytes": max_log_bytes,
     }
-
-
-def _metric_places(trial: TrialSpec) -> list[str] | None:
-    """The trial's own, and the one that it may share with others."""
-    own = metric_file_of(trial)
-    if own is None or trial.watch.json_file is None:
-        return None
-    return [str(own), str(trial.cwd / trial.watch.json_file)]
 
 
 def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], host: str) -> TrialEnd:

@@ -49,18 +49,10 @@ class JobState:
     @property
     def why_over(self) -> str | None:
         """Why nothing more is to be expected of it; None while something is."""
-        return _FINAL.get(self._word)
+        return _FINAL.get(self.word)
 
     @property
-    def is_running(self) -> bool:
-        return self._word == "RUNNING"
-
-    @property
-    def out_of_memory(self) -> bool:
-        return self._word == "OUT_OF_MEMORY"
-
-    @property
-    def _word(self) -> str:
+    def word(self) -> str:
         """`CANCELLED by 1000` and `CANCELLED+` are both CANCELLED."""
         return self.name.split(maxsplit=1)[0].rstrip("+") if self.name else ""
 

@@ -219,7 +219,8 @@ class Worker:
             while not (ended := executor.wait(_LOOK_EVERY)):
                 if self._is_cancelled(number):
                     executor.cancel(trial.id)
-        if _looks_ended(ended[0]):
+        # Schedulers end jobs with such signals; the kernel ends them for want of memory.
+        if not ended[0].out_of_memory and ended[0].ended.signal_number in _ENDING:
             self._await_dismissal()
         return ended[0]
 
@@ -255,11 +256,6 @@ def launch_across_tasks(trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
         return replace(launch, argv=(launch.argv[0], *srun, *launch.argv[1:]))
     refusals = (*launch.refusals, *ENDED_BY_SLURM)
     return replace(launch, argv=("srun", *srun, *launch.argv), refusals=refusals)
-
-
-def _looks_ended(end: TrialEnd) -> bool:
-    """By a signal with which schedulers end jobs, and not by the kernel for want of memory."""
-    return not end.out_of_memory and end.ended.signal_number in _ENDING
 
 
 def _unseen(what: str) -> str:

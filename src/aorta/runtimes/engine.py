@@ -105,7 +105,9 @@ def is_rootless(client: Client) -> bool:
     return "name=rootless" in answer.stdout
 
 
-def ask(client: Client, *words: str) -> subprocess.CompletedProcess[str]:
+def ask(
+    client: Client, *words: str, patience: float | None = _PATIENCE
+) -> subprocess.CompletedProcess[str]:
     """Put one question to the engine. A refusal is an answer; silence is an error."""
     name = client.engine.command
     try:
@@ -115,7 +117,7 @@ def ask(client: Client, *words: str) -> subprocess.CompletedProcess[str]:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=patience,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -161,15 +163,8 @@ def _image(facts: dict[str, Any]) -> Image:
 
 
 def _pull(client: Client, reference: str) -> None:
-    pull = client.command("pull", "--quiet", reference)
-    done = subprocess.run(  # no time limit: an image may weigh tens of gigabytes
-        pull,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+    # No time limit: an image may weigh tens of gigabytes.
+    done = ask(client, "pull", "--quiet", reference, patience=None)
     if done.returncode != 0:
         raise InfrastructureError(
             f"{client.engine.command} has no image {reference!r} and cannot pull it: "

@@ -42,7 +42,6 @@ _ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
     "text/html;q=0.1"
 )
-_PATIENCE = 60.0
 _TRUE = {"1", "true", "yes", "on"}
 _PYPI = "https://pypi.org/simple"
 _Entry = Mapping[str, Any]
