@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
 from aorta.core import axis as axes
 from aorta.core.axis import (
@@ -21,7 +21,7 @@ from aorta.core.axis import (
     as_single,
     as_window,
 )
-from aorta.core.documents import UNKNOWN_KIND, Count, DocumentModel, Text
+from aorta.core.documents import Count, DocumentModel, Text, by_kind
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 from aorta.reduce.bindings import NONSENSE, AxisBinding, plain_binding
@@ -401,11 +401,6 @@ def _files_in(root: Path) -> Iterator[Path]:
         yield from (path for name in sorted(files) if (path := Path(folder) / name).is_file())
 
 
-def _tag(value: Any) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return f"tag:{kind}"
-
-
 AxisSpec = Annotated[
     Annotated[EnvAxis, Tag("tag:env")]
     | Annotated[FileSubsetAxis, Tag("tag:file_subset")]
@@ -415,10 +410,5 @@ AxisSpec = Annotated[
     | Annotated[WorldSizeAxis, Tag("tag:world_size")]
     | Annotated[RanksAxis, Tag("tag:ranks")]
     | Annotated[SourceAxis, Tag("tag:source")],
-    Discriminator(
-        _tag,
-        custom_error_type=UNKNOWN_KIND,
-        custom_error_message="expected env, file_subset, dir_subset, list, window, world_size, "
-        "ranks or source",
-    ),
+    by_kind(*AxisKind, "source"),
 ]
