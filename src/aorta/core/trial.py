@@ -268,6 +268,11 @@ class Tally:
     def trials(self) -> int:
         return self.evidence + self.error
 
+    @property
+    def rate(self) -> float:
+        """Reproductions among what is evidence; 0 without any."""
+        return self.reproduced / self.evidence if self.evidence else 0.0
+
     def is_hopeless(self, retries: int = RETRIES) -> bool:
         """So many trials could not tell that no further one is worth its time."""
         return self.error > retries + self.evidence

@@ -1,6 +1,6 @@
 """matrix.md: what a person pastes into a ticket. Columns that would be empty are left out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aorta.core.durations import show_duration
@@ -35,17 +35,10 @@ def escaped(text: str) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """A table that is readable as plain text too; the first row is its head."""
-    cells = [[escaped(text) for text in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = [
-        _line(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in cells
-    ]
-    rule = _line("-" * width for width in widths)
-    return [lines[0], rule, *lines[1:]]
-
-
-def _line(texts: Iterable[str]) -> str:
-    return f"| {' | '.join(texts)} |"
+    head, *others = [[escaped(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *others, strict=True)]
+    rule = ["-" * width for width in widths]
+    return [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in (head, rule, *others)]
 
 
 def _header(matrix: "MatrixReport") -> list[str]:
@@ -115,29 +108,23 @@ def _columns(row: "Row") -> dict[str, str]:
     (low, high), p = row.interval, row.comparison.p_adjusted
     mean = row.stats.step_times.mean_step_time_ms
     inline = environment.source == "inline"
+    lost = row.comparison.call is Call.DID_NOT_RUN
     return {
         "Cell": row.name,
         "Mitigations": " + ".join(row.cell.cell.mitigations),
         "Environment": str(environment.image) if inline else environment.name,
-        "Failure rate": f"{round(100 * row.stats.failure_rate)}%" if ran else "n/a",
+        "Failure rate": f"{round(100 * tally.rate)}%" if ran else "n/a",
         "Failures": f"{tally.reproduced} / {ran}" if ran else "n/a",
         "95 %": f"{100 * low:.0f}-{100 * high:.0f}%" if ran else "n/a",
         "p": "" if p is None else f"{p:.2g}",
         "Mean step (ms)": f"{mean:.4g}" if mean else "n/a",
         "Confound": row.confound,
-        "Answer": _answer(row),
+        "Answer": f"did not run: {row.stats.error}" if lost else row.comparison.call.value,
         "Other": str(tally.other or ""),
         "Errors": str(tally.error or ""),
         "Steps": str(row.cell.cell.steps or ""),
         "Resumed": str(row.resumed or ""),
     }
-
-
-def _answer(row: "Row") -> str:
-    comparison = row.comparison
-    if comparison.call is Call.DID_NOT_RUN:
-        return f"did not run: {row.stats.error}"
-    return comparison.call.value
 
 
 def _one_line(text: str) -> str:

@@ -140,8 +140,7 @@ def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:
 
 def _telling(run: Run, listener: Listener) -> Listener:
     def listen(event: Event) -> None:
-        passed_on = run.decided(event) if isinstance(event, PointDecided) else event
-        if passed_on is not None:
+        if passed_on := run.decided(event) if isinstance(event, PointDecided) else event:
             listener(passed_on)
 
     return listen
