@@ -118,8 +118,8 @@ class DivergeRequest:
             raise UsageError("--between-ranks compares the ranks of one run; remove the good side")
         if self.run_dir is not None:
             return good_and_bad_of_run(self.run_dir)
-        command = self.command if isinstance(self.command, str) else list(self.command)
-        return GoodAndBad(Side("command", {"command": command}, self.cwd or Path.cwd()), None)
+        config = {"command": self.command}
+        return GoodAndBad(Side("command", config, self.cwd or Path.cwd()), None)
 
     @property
     def known(self) -> GoodAndBad:

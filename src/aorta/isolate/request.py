@@ -106,8 +106,7 @@ class IsolateReport:
 
     @property
     def node_hours(self) -> float:
-        seconds = sum(r.duration * len(as_indexes(r.point[NODES])) for r in self.records)
-        return seconds / 3600
+        return sum(r.duration * len(as_indexes(r.point[NODES])) for r in self.records) / 3600
 
     def to_json(self) -> dict[str, Any]:
         search, names = self.search, self.request.names
@@ -379,12 +378,10 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
 
 
 def _experiment(request: IsolateRequest) -> WorkloadExperiment:
-    command = request.command
-    words = command if isinstance(command, str) else list(command)
     return workload_experiment(
         WorkloadRequest(
             workload="command",
-            config={"command": words, "cwd": str(request.cwd)},
+            config={"command": request.command, "cwd": str(request.cwd)},
             environment=request.layers.resolved_environment(),
             mitigations=request.layers.resolved_mitigations(),
             extra_env=[request.layers.extra_env],

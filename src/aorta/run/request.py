@@ -76,11 +76,6 @@ class RunRequest:
             return calibrating(Calibration(), self.seen)
         return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
 
-    @property
-    def fixed_trials(self) -> int:
-        """Trials that are wanted whatever they say."""
-        return 0 if self.trials is None or self.stop_at_failure else self.trials
-
 
 @dataclass(frozen=True)
 class RunReport:
@@ -207,9 +202,10 @@ def _workload(request: RunRequest) -> WorkloadRequest:
         raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(request.command) == bool(request.workload):
         raise UsageError("give either --workload NAME or a command behind --")
+    command = {"command": request.command, "cwd": str(request.cwd or ".")}
     return WorkloadRequest(
         workload=request.workload or COMMAND,
-        config=_command_config(request) if request.command else {},
+        config=command if request.command else {},
         environment=request.layers.resolved_environment(),
         mitigations=request.layers.resolved_mitigations(),
         extra_env=[request.layers.extra_env],
@@ -218,12 +214,6 @@ def _workload(request: RunRequest) -> WorkloadRequest:
         timeout=request.timeout,
         base=request.cwd,
     )
-
-
-def _command_config(request: RunRequest) -> dict[str, Any]:
-    command = request.command
-    config: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
-    return config if request.cwd is None else {**config, "cwd": str(request.cwd)}
 
 
 def _session(request: RunRequest, workload: str) -> Session:
@@ -238,12 +228,13 @@ def _session(request: RunRequest, workload: str) -> Session:
 def _fingerprint(
     request: RunRequest, what: WorkloadRequest, experiment: WorkloadExperiment
 ) -> Mapping[str, object]:
+    depends = request.trials is None or request.stop_at_failure  # on what they say
     return {
         "workload": [what.workload, dict(what.config), what.steps],
         "environment": repr(what.environment),
         "variables": sorted(what.resolved_env().items()),
         "oracle": repr(what.oracle),
-        "number of trials": request.fixed_trials or repr(request.judge),
+        "number of trials": repr(request.judge) if depends else request.trials,
         **script_digests(experiment),
     }
 
