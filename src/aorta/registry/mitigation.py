@@ -86,23 +86,16 @@ def why_inert(
     """
     if not mitigation.env:
         return "it sets no variable"
-    acting = [name for name in mitigation.env if _is_read(mitigation, name, platform)]
+    unread = {name for name, reader in mitigation.readers.items() if platform not in reader.on}
+    acting = [name for name in mitigation.env if name not in unread]
     if not acting:
-        unread = " and ".join(sorted(mitigation.env))
-        return f"no library reads {unread} on {platform} ({_where_read(mitigation)})"
+        names, elsewhere = " and ".join(sorted(mitigation.env)), ", ".join(mitigation.platforms)
+        where = f"only on {elsewhere}" if elsewhere else "nor anywhere"
+        return f"no library reads {names} on {platform} ({where})"
     if all(_assumed(mitigation, name, current_env) == mitigation.env[name] for name in acting):
         verb = "has" if len(acting) == 1 else "have"
         return f"{' and '.join(sorted(acting))} already {verb} this value here"
     return None
-
-
-def _is_read(mitigation: Mitigation, variable: str, platform: Platform) -> bool:
-    reader = mitigation.readers.get(variable)
-    return reader is None or platform in reader.on
-
-
-def _where_read(mitigation: Mitigation) -> str:
-    return f"only on {', '.join(mitigation.platforms)}" if mitigation.platforms else "nor anywhere"
 
 
 def _assumed(mitigation: Mitigation, variable: str, current_env: Mapping[str, str]) -> str | None:

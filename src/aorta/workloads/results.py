@@ -203,7 +203,7 @@ def read_trial(path: Path) -> TrialDocument:
 
 def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
     """The workload's own result where whole, saying no less than the oracle does."""
-    own = _own_result(end)
+    own = WorkloadResult.from_dict(end.result) if end.result and _is_ours(end.result) else None
     if found.outcome is Outcome.CLEAN:
         return own or _timed(
             WorkloadResult(passed=True, elapsed_sec=end.duration, main_work_started=True), end
@@ -254,10 +254,6 @@ def _why(found: Classified, end: TrialEnd) -> str:
     if found.outcome is Outcome.CLEAN or end.lost is not None or not bare or not last_line:
         return found.why
     return found.why if last_line in found.why else f"{found.why}: {last_line[:_LONGEST_WORDS]}"
-
-
-def _own_result(end: TrialEnd) -> WorkloadResult | None:
-    return WorkloadResult.from_dict(end.result) if end.result and _is_ours(end.result) else None
 
 
 def _is_ours(result: Mapping[str, Any]) -> bool:
