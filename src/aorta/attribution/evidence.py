@@ -219,12 +219,8 @@ class _PlainValues(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         if module == "torch.jit._pickle" and name in {"restore_type_tag", "build_intlist"}:
-            return _first_argument
+            return lambda value, *_tags: value
         raise pickle.UnpicklingError(f"a flight recorder dump does not hold {module}.{name}")
-
-
-def _first_argument(value: object, *_tags: object) -> object:
-    return value
 
 
 def _read(path: Path) -> Dump | None:

@@ -253,7 +253,10 @@ class DecidingAgent(LocalElasticAgent):
             self._note_failure(words)
         number = cycle.start.cycle
         if cycle.is_time_to_look(self._handler.seconds_between_looks):
-            self._note_lost(self._handler.lost_nodes())
+            lost = self._handler.lost_nodes()
+            # Unless it said why it leaves: its process may be seen to end before its word is.
+            if lost and store.failure_of(number) is None:
+                self._note_failure(f"the agent on {', '.join(sorted(set(lost)))} was lost")
             cycle.is_over |= store.look_whether_over(number)
         cycle.is_over |= store.is_over(number)
         if not cycle.is_over:
@@ -267,11 +270,6 @@ class DecidingAgent(LocalElasticAgent):
             cycle.failure = said
             log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
         return said is not None
-
-    def _note_lost(self, nodes: tuple[str, ...]) -> None:
-        """Unless it said why it leaves: its process may be seen to end before its word is."""
-        if nodes and self._handler.job_store.failure_of(self._current().start.cycle) is None:
-            self._note_failure(f"the agent on {', '.join(sorted(set(nodes)))} was lost")
 
     def _is_left_for_another(self) -> bool:
         """Whether this cycle ends because nodes wait to join: seen here, or announced."""

@@ -80,7 +80,8 @@ class AttributionSources:
             threading.Thread(None, _query, name, (source, failed, arriving), daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
-        while missing and not self._is_certain(answers):
+        decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
+        while missing and not any(answer.action is decisive for answer in answers):
             try:
                 answer = arriving.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
@@ -102,10 +103,6 @@ class AttributionSources:
             answers.append(answer)
             if answer.action is self._verdict(answers).action is Action.STOP:
                 late_stop(answer)
-
-    def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
-        decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
-        return any(answer.action is decisive for answer in answers)
 
     def _verdict(self, answers: Sequence[SourceVerdict]) -> SourceVerdict:
         stops, restarts, unsure = (

@@ -100,7 +100,8 @@ class _Launch:
             self._end_for_everybody(wrong)
             raise
         finally:
-            _ignore_signals()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_IGN)
             agent.kill_leftovers()
             self._log_dir.sign_off()
         if ending.exit_code != Exit.OK:
@@ -245,8 +246,3 @@ def _heard(names: str) -> str:
         for name in map(str.strip, names.split(","))
     }
     return ",".join(name for name, handler in heard.items() if handler is not signal.SIG_IGN)
-
-
-def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)

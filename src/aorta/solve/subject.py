@@ -71,17 +71,14 @@ def environment_of(request: SolveRequest) -> Environment:
 
 def subject_of(request: SolveRequest) -> Subject:
     """The original, wherever its command was written."""
-    subject = _subject(request)
-    return replace(subject, environment=request.environment or subject.environment)
-
-
-def _subject(request: SolveRequest) -> Subject:
     if request.command:
-        return Subject(request.command, request.directory, oracle=request.oracle)
-    if request.spec is not None:
-        return _of_spec(request.spec, request)
-    assert request.source is not None
-    return _of_directory(request.source, request)
+        subject = Subject(request.command, request.directory, oracle=request.oracle)
+    elif request.spec is not None:
+        subject = _of_spec(request.spec, request)
+    else:
+        assert request.source is not None
+        subject = _of_directory(request.source, request)
+    return replace(subject, environment=request.environment or subject.environment)
 
 
 def _of_spec(path: Path, request: SolveRequest) -> Subject:
