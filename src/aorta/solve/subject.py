@@ -65,6 +65,14 @@ def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
     return oracle_from_json(plain, file="oracle")
 
 
+def layers_of(
+    request: SolveRequest, env: Mapping[str, str], mitigations: tuple[str, ...] | None = ()
+) -> EnvironmentLayers:
+    """Where the original runs, with so much on top."""
+    place = subject_of(request).environment
+    return EnvironmentLayers(place, mitigations, request.mitigations_files, env)
+
+
 def environment_of(request: SolveRequest) -> Environment:
     return get_environment(subject_of(request).environment, request.mitigations_files)
 
@@ -166,7 +174,6 @@ def run_command(
     mitigations: tuple[str, ...] = (),
 ) -> RunReport:
     """Up to so many trials, fewer at a failure; None: until the failure rate is known."""
-    requested = state.request
     report = run(
         RunRequest(
             command=what.command,
@@ -174,12 +181,7 @@ def run_command(
             trials=trials,
             seen=seen,
             stop_at_failure=True,
-            layers=EnvironmentLayers(
-                subject_of(requested).environment,
-                mitigations,
-                requested.mitigations_files,
-                what.env,
-            ),
+            layers=layers_of(state.request, what.env, mitigations),
             oracle=oracle_of(what.oracle),
             retries=retries,
             results_dir=folder.parent,

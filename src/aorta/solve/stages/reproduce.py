@@ -303,12 +303,7 @@ def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
     streams = [s.path for s in (end.stderr, end.stdout) if s.path.is_file() and s.bytes_seen]
     many = is_launched(subject.words)
     hung = end.timed_out or end.hung
-    ended = RankEnd(
-        rank=0,
-        exit_code=None if hung else end.exit_code,
-        signal=None if hung else end.signal,
-        hung=hung,
-    )
+    ended = RankEnd(0, hung=True) if hung else RankEnd(0, end.exit_code, end.signal)
     logs = tuple(LogSource(path, rank=None if many else 0) for path in streams)
     return attribute(Evidence(logs=logs, failures=(ended,) if hung or not many else ()))
 
