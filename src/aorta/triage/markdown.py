@@ -45,16 +45,14 @@ def _header(matrix: "MatrixReport") -> list[str]:
     recipe = matrix.plan.recipe
     content = recipe.content
     source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
+    trials = sum(row.stats.tally.trials for row in matrix.rows)
     lines = [
         *([f"- Ticket: {content.ticket}"] if content.ticket else []),
         f"- Workload: {content.workload}",
         f"- Recipe: {source or '(flag-mode; in-memory)'}",
         f"- Trials per cell: {content.trials} at most",
         f"- Baseline cell: {matrix.plan.baseline.name}",
-        (
-            f"- Trials run: {sum(row.stats.tally.trials for row in matrix.rows)} in "
-            f"{show_duration(matrix.ending.seconds)}"
-        ),
+        f"- Trials run: {trials} in {show_duration(matrix.ending.seconds)}",
     ]
     if matrix.ending.detail:
         lines.append(f"- **Not finished**: {_one_line(matrix.ending.detail)}")
@@ -70,20 +68,15 @@ def _table(rows: Sequence["Row"]) -> list[str]:
 def _hints(rows: Sequence["Row"]) -> list[str]:
     """The error line seen most in each cell, without what differs from run to run."""
     lines = [
-        f"- `{row.name}`: {_one_line(row.stats.hints[0][0])} ({row.stats.hints[0][1]} of "
-        f"{row.stats.tally.trials})"
+        f"- `{row.name}`: {_one_line(hint)} ({times} of {row.stats.tally.trials})"
         for row in rows
-        if row.stats.hints
+        for hint, times in row.stats.hints[:1]
     ]
     return ["## Failure hints", "", *lines] if lines else []
 
 
 def _notes(matrix: "MatrixReport") -> list[str]:
-    whys = [
-        f"- `{row.name}`: {_one_line(row.comparison.why)}"
-        for row in matrix.rows
-        if row.comparison.why
-    ]
+    whys = [(row.name, row.comparison.why) for row in matrix.rows]
     return [
         "## Notes",
         "",
@@ -94,7 +87,7 @@ def _notes(matrix: "MatrixReport") -> list[str]:
         ),
         f"- Sure of all of it: {STATEMENT}.",
         "- `speed (+N%)`: slower than the baseline, and a race may hide behind that.",
-        *whys,
+        *(f"- `{name}`: {_one_line(why)}" for name, why in whys if why),
         (
             "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in "
             "it and copied sidecars stay what they are; names of built-in and plugin mitigations "

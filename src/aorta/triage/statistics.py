@@ -178,12 +178,9 @@ def compare_all(
 ) -> dict[str, CellComparison]:
     """Every cell beside the baseline; those that cannot differ cost no power."""
     inert = inert or {}
-    base = tallies[baseline]
-    family = [
-        name
-        for name, tally in tallies.items()
-        if name != baseline and name not in inert and tally.evidence and base.evidence
-    ]
+    base, others = tallies[baseline], tallies.keys() - {baseline, *inert}
+    family = [name for name in tallies if name in others and tallies[name].evidence]
+    family = family if base.evidence else []
     chances = [_of(p_fewer, tallies[name], base) for name in family]
     fewer = dict(zip(family, holm(chances), strict=True))
     found: dict[str, CellComparison] = {}
