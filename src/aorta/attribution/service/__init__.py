@@ -55,15 +55,15 @@ class DecisionAnswer(BaseModel):
 
 def create_app(
     roots: Sequence[Path],
-    database: str,
+    db: str,
     token: str | None,
     rate_limit: float,
-    no_progress_limit: int,
+    max_no_progress_cycles: int,
 ) -> Guard:
-    """`database`: a URL, or a file of SQLite; `rate_limit`: requests a second of one address."""
-    url = database if "://" in database else f"sqlite:///{Path(database).resolve()}"
+    """`db`: a URL, or a file of SQLite; `rate_limit`: requests a second of one address."""
+    url = db if "://" in db else f"sqlite:///{Path(db).resolve()}"
     store, jail, metrics = Store(url), PathJail(roots), Metrics()
-    analyses = Analyses(store, Workers(jail, no_progress_limit), metrics)
+    analyses = Analyses(store, Workers(jail, max_no_progress_cycles), metrics)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
