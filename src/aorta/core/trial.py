@@ -22,10 +22,10 @@ milliseconds.
 
 class RuntimeKind(StrEnum):
     HOST = "host"
-    VENV = "venv"
     DOCKER = "docker"
     PODMAN = "podman"
     PYXIS = "pyxis"
+    VENV = "venv"
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from aorta.core.errors import UsageError
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.documents import load_document
-from aorta.registry.environments import stack_mitigations
-from aorta.registry.mitigations import get_mitigation
+from aorta.registry.environments import EnvironmentLayers, stack_mitigations
 from aorta.runtimes.git import laid_out
 from aorta.workloads.trial import WorkloadRequest
 
@@ -138,11 +137,8 @@ class DivergeRequest:
     @cached_property
     def good_env(self) -> dict[str, str]:
         """The variables of the good side."""
-        stack = [
-            (name, get_mitigation(name, self.mitigations_files).env)
-            for name in self.good_mitigations
-        ]
-        return {**stack_mitigations(stack), **self.good_set}
+        layers = EnvironmentLayers(None, self.good_mitigations, self.mitigations_files)
+        return {**stack_mitigations(layers.resolved_mitigations()), **self.good_set}
 
     @property
     def good_orders(self) -> dict[str, str]:

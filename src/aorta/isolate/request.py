@@ -349,19 +349,8 @@ def _check_hosts(request: IsolateRequest) -> None:
 
 
 def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:
+    """With prior weights of the nodes, and in words what attribution reads in earlier failures."""
     names = request.names
-    suspicion, priors = _suspicion(request, names)
-    return Isolation(
-        nodes=len(names),
-        smallest=request.smallest,
-        largest=request.most_nodes,
-        confidence=request.confidence,
-        suspicion=suspicion,
-    ), priors
-
-
-def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[float], list[str]]:
-    """Prior weights of the nodes, from what attribution reads in earlier failures, in words too."""
     weights, said = [1.0] * len(names), []
     for path in request.history:
         finding = attribute_request(AttributeRequest(logs=(path,))).finding
@@ -374,7 +363,13 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
         weight = _STRONG_SUSPECT if finding.failure_class in _HARDWARE else _SUSPECT
         weights[names.index(node)] *= weight
         said.append(f"{node}: {finding.failure_class} in {path.name} (weighs {weight:g} times)")
-    return weights, said
+    return Isolation(
+        nodes=len(names),
+        smallest=request.smallest,
+        largest=request.most_nodes,
+        confidence=request.confidence,
+        suspicion=weights,
+    ), said
 
 
 def _experiment(request: IsolateRequest) -> WorkloadExperiment:

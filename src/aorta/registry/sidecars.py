@@ -22,12 +22,7 @@ from aorta.registry.catalogue import (
 from aorta.registry.documents import load_document
 from aorta.registry.mitigation import BUILTIN_MITIGATIONS, Mitigation
 
-_PLACES = {
-    "docker": RuntimeKind.DOCKER,
-    "podman": RuntimeKind.PODMAN,
-    "pyxis": RuntimeKind.PYXIS,
-    "venv": RuntimeKind.VENV,
-}
+_PLACES = {kind.value: kind for kind in RuntimeKind if kind is not RuntimeKind.HOST}
 _ENVIRONMENT_KEYS = (*_PLACES, "env", "mounts", "options")
 
 

@@ -116,15 +116,11 @@ class Workload(ABC):
         there; then the config; for the steps axis `--steps`; then the axes' initial values.
         """
         initial = {axis["name"]: str(axis["initial"]) for axis in self.axes}
-        given = {
-            name: str(value)
-            for name, value in self.config.items()
-            if not name.startswith(RESERVED_PREFIX)
-        }
-        steps = {}
+        ours = {name for name in self.config if name.startswith(RESERVED_PREFIX)}
+        given = {name: str(self.config[name]) for name in self.config if name not in ours}
         if self.steps_axis is not None and "steps" in given:
-            steps[self.steps_axis] = given["steps"]
-        return {**initial, **steps, **given, **os.environ}
+            initial[self.steps_axis] = given["steps"]
+        return {**initial, **given, **os.environ}
 
 
 def plain(value: Any) -> Any:

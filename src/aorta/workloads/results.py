@@ -219,12 +219,12 @@ def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
 def _timed(result: WorkloadResult, end: TrialEnd) -> WorkloadResult:
     """With a command's step times: from AORTA_STEP_TIMES, else as printed."""
     written = _written_step_times(end.stdout.path.with_name(STEP_TIMES_FILE))
-    printed = [] if written else printed_step_times(end.stdout.tail)
-    printed = printed or ([] if written else printed_step_times(end.stderr.tail))
-    if not written and not printed:
+    streams = (end.stdout.tail, end.stderr.tail)
+    times = written or next(filter(None, map(printed_step_times, streams)), [])
+    if not times:
         return result
     source = {STEP_TIMES_SOURCE: "file" if written else "output"}
-    return replace(result, step_times_ms=written or printed, metrics={**result.metrics, **source})
+    return replace(result, step_times_ms=times, metrics={**result.metrics, **source})
 
 
 def _written_step_times(path: Path) -> list[float]:
