@@ -156,10 +156,8 @@ class AgentCycle:
         failed = [end.rank for end in ends if end.failed]
         incomplete = self.logs.pump.incomplete
         in_order = [rank for rank in dict.fromkeys((*failed, *ranks)) if rank not in incomplete]
-        files = self.directory
-        logs = [
-            path for rank in in_order for path in (files.file(rank, "err"), files.file(rank, "out"))
-        ]
+        files, told = self.directory, (*failed[:_MOST_TAILS], *incomplete)
+        logs = [files.file(rank, kind) for rank in in_order for kind in ("err", "out")]
         return CycleEvidence(
             agent=f"{self.node}:{os.getpid()}",
             node=self.node,
@@ -167,9 +165,7 @@ class AgentCycle:
             ranks=tuple(ranks),
             ends=tuple(ends),
             log_paths=tuple(str(path) for path in logs if is_there(path)),
-            tails={
-                rank: self.logs.pump.tail_of(rank) for rank in (*failed[:_MOST_TAILS], *incomplete)
-            },
+            tails={rank: self.logs.pump.tail_of(rank) for rank in told},
             hung_rank=self.hung_rank,
             dumps=self.dumps,
             step=self.logs.furthest_step(),
@@ -402,9 +398,8 @@ class DecidingAgent(LocalElasticAgent):
         """A cycle cut short by a signal or a lost store is recorded as its leader saw it."""
         cycle = self._cycle
         if cycle is not None and cycle.is_leader and not cycle.is_recorded:
-            write_cycle_info(
-                self._logs.log_dir, cycle.start, (self._evidence(cycle),), ending=ending
-            )
+            evidence = (self._evidence(cycle),)
+            write_cycle_info(self._logs.log_dir, cycle.start, evidence, ending=ending)
 
     def end_for_everybody(self, ending: JobEnding) -> None:
         self._handler.end(ending)

@@ -183,6 +183,7 @@ def _agent(
     if hasattr(config, "signals_to_handle"):
         os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.meeting.master or (None, None)
+    newer = ("event_log_handler", "numa_options", "virtual_local_rank")
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
@@ -194,9 +195,7 @@ def _agent(
         master_addr=address,
         master_port=port,
         local_addr=config.local_addr,
-        **where_known(
-            config, WorkerSpec, "event_log_handler", "numa_options", "virtual_local_rank"
-        ),
+        **where_known(config, WorkerSpec, *newer),
     )
     settings = options.settings
     logs = CycleLogs(log_dir, options.shown, watch_hangs=settings.hang_timeout_seconds is not None)
