@@ -265,18 +265,13 @@ def _from_yaml(text: str, where: str) -> object:
     try:
         return yaml.load(text, Loader=Loader)  # noqa: S506 - derived from SafeLoader
     except yaml.MarkedYAMLError as wrong:
-        said = wrong.problem or "cannot be parsed"
-        raise SpecError(
-            f"is not valid YAML: {said}", where=f"{where}{_at(wrong.problem_mark)}"
-        ) from None
+        said, mark = wrong.problem or "cannot be parsed", wrong.problem_mark
+        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
+        raise SpecError(f"is not valid YAML: {said}", where=place) from None
     except (yaml.YAMLError, ValueError, KeyError) as wrong:
         # The words of other errors quote the value, which may be a secret.
         said = str(wrong) if isinstance(wrong, yaml.YAMLError) else "a value is not of its type"
         raise SpecError(f"is not valid YAML: {said}", where=where) from None
-
-
-def _at(mark: yaml.error.Mark | None) -> str:
-    return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
 
 
 def _check(document: object, where: str) -> None:

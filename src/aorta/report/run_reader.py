@@ -202,17 +202,11 @@ def read_json(path: Path) -> Document:
 def read_json_lines(path: Path) -> list[Document]:
     """Every whole line that is an object; a torn one is left out."""
     found: list[Document] = []
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    content = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(content, dict):
-                    found.append(Document(content))
-    except OSError:
-        return []
+    with suppress(OSError), path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError):
+                content = json.loads(line)
+                found += [Document(content)] if isinstance(content, dict) else []
     return found
 
 

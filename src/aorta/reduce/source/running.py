@@ -176,7 +176,7 @@ class SourceRun:
             self._one_file(modules, sources, facts),
             lambda candidate: self._facts(candidate.digest),
             self._small_text,
-            self._holds_cause,
+            lambda text: bool(self.fixes) and repaired(text, self.fixes) is not None,
             dict(self.before.best.values),
         )
         return ""
@@ -233,9 +233,6 @@ class SourceRun:
         """
         judges = SameJudge(KOfN(1, 1)) if self._fails_always else self.plan.judges()
         return ImpatientJudges(judges, self.experiment.patience)
-
-    def _holds_cause(self, text: str) -> bool:
-        return bool(self.fixes) and repaired(text, self.fixes) is not None
 
     @property
     def repaired(self) -> Point | None:
