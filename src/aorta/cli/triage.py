@@ -70,10 +70,7 @@ def run(
     request = TriageRequest(
         mitigation_axis=_names(mitigation_axis),
         environment_axis=_names(environment_axis),
-        oracle=options.oracle_from(given),
-        executor=options.executor_from(given),
-        resume=options.resume_from(given),
-        **given,
+        **options.typed(given),
     )
     if only_say:
         show_plan("triage", **dry_run(request), as_json=display.as_json, echo=click.echo)

@@ -30,6 +30,16 @@ def is_variable(name: str) -> bool:
     return bool(_VARIABLE.match(name))
 
 
+def check_variable_name(name: str, where: str | None = None) -> str:
+    if not is_variable(name):
+        raise UsageError(
+            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
+            "a digit",
+            where=where,
+        )
+    return name
+
+
 def path_of(location: tuple[int | str, ...]) -> str:
     """`axes[1].floor` for ("axes", 1, "floor")."""
     text = ""
@@ -40,12 +50,7 @@ def path_of(location: tuple[int | str, ...]) -> str:
 
 def check_variable(name: str, value: object, *, where: str) -> str:
     """The value, if `name=value` may stand in an environment. Values are never echoed."""
-    if not is_variable(name):
-        raise UsageError(
-            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
-            "a digit",
-            where=where,
-        )
+    check_variable_name(name, where)
     if not isinstance(value, str):
         raise UsageError(
             f"the value of {name} is a {type(value).__name__}; expected a string: put it in quotes",

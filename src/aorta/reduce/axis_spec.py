@@ -23,7 +23,7 @@ from aorta.core.axis import (
 )
 from aorta.core.documents import Count, DocumentModel, Text, by_kind
 from aorta.core.errors import UsageError
-from aorta.core.names import is_variable
+from aorta.core.names import check_variable_name, is_variable
 from aorta.reduce.bindings import NONSENSE, AxisBinding, plain_binding
 from aorta.reduce.config_files import settings_in
 from aorta.reduce.structure import ARRAYS, array_rows, pieces_of
@@ -57,17 +57,8 @@ class Surroundings:
         return place.relative_to(cwd).as_posix()
 
 
-def _variable(name: str) -> str:
-    if not is_variable(name):
-        raise UsageError(
-            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
-            "a digit"
-        )
-    return name
-
-
 Number = int | float
-Variable = Annotated[str, AfterValidator(_variable)]
+Variable = Annotated[str, AfterValidator(check_variable_name)]
 # A whole number is a real one, too.
 Real = Annotated[float, BeforeValidator(lambda n: float(n) if type(n) is int else n)]
 
