@@ -195,26 +195,30 @@ class PythonOracle(_Oracle):
         return _reproduced(end, status_words(end)) if self.predicate is None else None
 
 
+def around_number(of: str) -> AfterValidator:
+    """Checks the pattern by which something goes, that knows its number by the one group."""
+
+    def checked(pattern: str) -> str:
+        if re.compile(checked_pattern(pattern)).groups != 1:
+            raise UsageError(f"the pattern of a {of} needs exactly one group around the number")
+        return pattern
+
+    return AfterValidator(checked)
+
+
 class MetricOracle(_Oracle):
     """A number from a JSON file or a pattern's group, against a threshold or samples."""
 
     kind: Literal["metric"] = "metric"
     file: str | None = None
     key: str | None = None
-    pattern: str | None = None
+    pattern: Annotated[str, around_number("metric")] | None = None
     stream: Stream = "both"
     above: float | None = None
     below: float | None = None
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
     relative: bool = False  # how many times its late values are its early ones
-
-    @field_validator("pattern")
-    @classmethod
-    def _with_group(cls, pattern: str | None) -> str | None:
-        if pattern is not None and re.compile(checked_pattern(pattern)).groups != 1:
-            raise UsageError("the pattern of a metric needs exactly one group around the number")
-        return pattern
 
     @model_validator(mode="after")
     def _complete(self) -> "MetricOracle":
