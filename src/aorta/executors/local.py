@@ -89,7 +89,11 @@ class LocalExecutor:
     def start(self, trial: TrialSpec) -> None:
         slot = next((s for s in self._slots if s.running is None), None) or self._open_slot()
         if slot.devices:
-            trial = _with_devices(trial, slot.devices)
+            # Its variables show it these devices, and a container is given them.
+            from aorta.runtimes.engine import shown_devices
+
+            env, own = shown_devices(slot.devices), replace(trial.resources, gpus=len(slot.devices))
+            trial = replace(trial, env={**trial.env, **env}, resources=own)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = self._launch(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
@@ -195,14 +199,6 @@ class LocalExecutor:
 
 def _send(slot: _Slot, content: Mapping[str, Any]) -> None:
     slot.control.sendall(json.dumps(content).encode("ascii") + b"\n")
-
-
-def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
-    """Its variables show it these devices, and a container is given them."""
-    from aorta.runtimes.engine import shown_devices
-
-    resources = replace(trial.resources, gpus=len(devices))
-    return replace(trial, env={**trial.env, **shown_devices(devices)}, resources=resources)
 
 
 def _kill_by_variable(name: str, *values: object) -> None:

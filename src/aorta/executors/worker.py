@@ -221,7 +221,10 @@ class Worker:
                     executor.cancel(trial.id)
         # Schedulers end jobs with such signals; the kernel ends them for want of memory.
         if not ended[0].out_of_memory and ended[0].ended.signal_number in _ENDING:
-            self._await_dismissal()
+            # Of all processes of a job: the trial's may end before we hear of it.
+            deadline = time.monotonic() + _DISMISSAL_SECONDS
+            while not self._dismissed and time.monotonic() < deadline:
+                time.sleep(0.02)
         return ended[0]
 
     def _is_cancelled(self, number: str) -> bool:
@@ -235,12 +238,6 @@ class Worker:
             if not self._spool.path.is_dir():
                 raise _OwnerGoneError from None
             return self._dismissed  # a file system that hiccups ends no trial
-
-    def _await_dismissal(self) -> None:
-        """A scheduler signals all processes of a job: the trial's may end before we hear of it."""
-        deadline = time.monotonic() + _DISMISSAL_SECONDS
-        while not self._dismissed and time.monotonic() < deadline:
-            time.sleep(0.02)
 
 
 def launch_across_tasks(trial: TrialSpec, srun: Sequence[str] | None) -> Launch:

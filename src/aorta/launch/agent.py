@@ -456,8 +456,7 @@ class DecidingAgent(LocalElasticAgent):
             for local in range(spec.local_world_size)
         ]
 
-    def _stop_workers(self, worker_group: WorkerGroup, is_restart: bool = True) -> None:
-        del worker_group, is_restart
+    def _stop_workers(self, *_: object, **__: object) -> None:
         self._shutdown()
 
     def _shutdown(

@@ -71,11 +71,8 @@ class Mitigation:
         """Where at least one of its variables is read; without readers, everywhere."""
         if not self.readers:
             return EVERYWHERE
-        return tuple(
-            here
-            for here in EVERYWHERE
-            if any(here in reader.on for reader in self.readers.values())
-        )
+        there = {place for reader in self.readers.values() for place in reader.on}
+        return tuple(place for place in EVERYWHERE if place in there)
 
 
 def why_inert(
@@ -92,15 +89,12 @@ def why_inert(
         names, elsewhere = " and ".join(sorted(mitigation.env)), ", ".join(mitigation.platforms)
         where = f"only on {elsewhere}" if elsewhere else "nor anywhere"
         return f"no library reads {names} on {platform} ({where})"
-    if all(_assumed(mitigation, name, current_env) == mitigation.env[name] for name in acting):
+    defaults = {name: reader.default for name, reader in mitigation.readers.items()}
+    assumed = {**defaults, **current_env}
+    if all(assumed.get(name) == mitigation.env[name] for name in acting):
         verb = "has" if len(acting) == 1 else "have"
         return f"{' and '.join(sorted(acting))} already {verb} this value here"
     return None
-
-
-def _assumed(mitigation: Mitigation, variable: str, current_env: Mapping[str, str]) -> str | None:
-    reader = mitigation.readers.get(variable)
-    return current_env.get(variable, reader.default if reader else None)
 
 
 # -- the built-in ones

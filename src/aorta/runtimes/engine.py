@@ -246,11 +246,8 @@ def shown_devices(devices: Sequence[str], dev: Path = _DEV) -> dict[str, str]:
     """Variables that show a trial these devices alone; HIP counts anew what ROCr has left to it."""
     chosen = ",".join(devices)
     left = ",".join(str(index) for index in range(len(devices))) if _is_amd(dev) else chosen
-    return {
-        "CUDA_VISIBLE_DEVICES": left,
-        "HIP_VISIBLE_DEVICES": left,
-        "ROCR_VISIBLE_DEVICES": chosen,
-    }
+    shown = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), left)
+    return {**shown, "ROCR_VISIBLE_DEVICES": chosen}
 
 
 def visible_devices(found: Sequence[str], dev: Path = _DEV) -> list[str]:

@@ -117,10 +117,8 @@ class _OneContainer:
     def push(self) -> int:
         if not self._job.push:
             return 0
-        made = self._job.steps[-1].target
-        return self._done("tag", made, self._job.push) or self._done(
-            "push", "--quiet", self._job.push
-        )
+        made, name = self._job.steps[-1].target, self._job.push
+        return self._done("tag", made, name) or self._done("push", "--quiet", name)
 
     def _done(self, *words: str, shown: bool = False) -> int:
         return subprocess.run(

@@ -150,10 +150,7 @@ class PackageIndex:
             and version.local in locals_
             and (pre or not version.is_prerelease)
         ]
-        first, last = (
-            releases.get(end) or Release(text)
-            for end, text in zip((ends[0], ends[1]), (good, bad), strict=True)
-        )
+        first, last = releases.get(ends[0], Release(good)), releases.get(ends[1], Release(bad))
         inner = inner if ends[0] == older else inner[::-1]
         return [replace(first, version=good), *inner, replace(last, version=bad)]
 
