@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import expand_hosts
 from aorta.core.trial import Resources
+from aorta.runtimes.programs import heard
 
 _SECONDS = 60.0
 _SILENCE = re.compile(
@@ -72,16 +73,8 @@ def ask(*argv: str, text: str = "") -> str:
             "install slurm-client"
         )
     try:
-        done = subprocess.run(
-            argv,
-            input=text,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_SECONDS,
-            start_new_session=True,  # a Ctrl-C on the terminal is for us alone
-            check=False,
-        )
+        # A Ctrl-C on the terminal is for us alone.
+        done = heard(argv, text, timeout=_SECONDS, start_new_session=True)
     except subprocess.TimeoutExpired:
         raise ControllerSilentError(f"{argv[0]} did not answer within {_SECONDS:g} s") from None
     if done.returncode != 0:

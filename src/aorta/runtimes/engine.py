@@ -17,6 +17,7 @@ from typing import Any
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.launch import Refusal
+from aorta.runtimes.programs import heard
 
 _PATIENCE = 60.0  # seconds for a question that an engine answers in milliseconds
 _ABSENT = ("no such image", "image not known", "failed to find image")
@@ -111,15 +112,7 @@ def ask(
     """Put one question to the engine. A refusal is an answer; silence is an error."""
     name = client.engine.command
     try:
-        return subprocess.run(
-            client.command(*words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=patience,
-            check=False,
-        )
+        return heard(client.command(*words), timeout=patience)
     except subprocess.TimeoutExpired:
         raise InfrastructureError(
             f"{name} {words[0]} gave no answer within {_PATIENCE:.0f} s; {client.engine.start}"

@@ -6,7 +6,6 @@ Addresses may hold credentials, so none is shown as it is. Yanked releases are n
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from aorta.runtimes.http_get import (
     read,
     without_credentials,
 )
+from aorta.runtimes.programs import heard
 
 _ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
@@ -104,7 +104,7 @@ def sources_of(
 def _pip_configured() -> dict[str, list[str]]:
     """What its files and variables say; variables, which are listed last, count most."""
     command = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = heard(command)
     found: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition("=")
