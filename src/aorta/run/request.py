@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from aorta.engine.judge import (
     SameJudge,
     calibrating,
 )
-from aorta.engine.question import Budget, Keep, Question, independent_starts
-from aorta.engine.rundir import write_json
+from aorta.engine.question import Budget, Question, independent_starts
+from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session, keep_request, taken_up
 from aorta.engine.snapshots import snapshot_of
 from aorta.executors import Executor
@@ -37,7 +38,7 @@ from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import COMMAND, rank_of
-from aorta.workloads.results import TrialLabel, keep_trial, read_trial
+from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import (
     WorkloadExperiment,
     WorkloadRequest,
@@ -263,7 +264,7 @@ def _run_in(
             fingerprint=_fingerprint(request, what, experiment),
             budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
             expected=known_failure(experiment.oracle),
-            keep=_keeper(session.path, what, env),
+            keep=partial(_keep, session.path, what, env),
             must_tell=True,
             warm=True,
         )
@@ -280,12 +281,16 @@ def _run_in(
         return report
 
 
-def _keeper(run_dir: Path, request: WorkloadRequest, env: Mapping[str, Any]) -> Keep:
-    def keep(record: TrialRecord, end: TrialEnd) -> None:
-        label = TrialLabel(request.workload, record.index)
-        keep_trial(run_dir / label.relative_path.name, label, request, record, end, env=env)
-
-    return keep
+def _keep(
+    run_dir: Path,
+    request: WorkloadRequest,
+    env: Mapping[str, Any],
+    record: TrialRecord,
+    end: TrialEnd,
+) -> None:
+    label = TrialLabel(request.workload, record.index)
+    document = trial_document(label, request, end, record, env=env)
+    write_atomically(run_dir / label.relative_path.name, document.to_json())
 
 
 def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.trial import STEP_TIMES_FILE, Outcome, TrialEnd
 from aorta.engine.events import TrialRecord
-from aorta.engine.rundir import write_atomically
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase
@@ -67,6 +66,7 @@ STEP_TIMES_SOURCE = "step_times_told_by"
 its output.
 """
 _LONGEST_WORDS = 200
+_Decided = Classified | TrialRecord  # by an oracle, or by the engine
 
 ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastructure_failed"]
 
@@ -149,7 +149,7 @@ def trial_document(
     label: TrialLabel,
     request: WorkloadRequest,
     end: TrialEnd,
-    found: Classified,
+    found: _Decided,
     *,
     env: Mapping[str, Any],
 ) -> TrialDocument:
@@ -178,20 +178,6 @@ def trial_document(
     )
 
 
-def keep_trial(
-    path: Path,
-    label: TrialLabel,
-    request: WorkloadRequest,
-    record: TrialRecord,
-    end: TrialEnd,
-    *,
-    env: Mapping[str, Any],
-) -> None:
-    """Write the record of a trial that the engine has classified."""
-    found = Classified(record.outcome, record.why, record.failure)
-    write_atomically(path, trial_document(label, request, end, found, env=env).to_json())
-
-
 def read_trial(path: Path) -> TrialDocument:
     """The record in this file; SpecError where it is damaged, incomplete or contradicts itself."""
     try:
@@ -201,7 +187,7 @@ def read_trial(path: Path) -> TrialDocument:
     return validated(TrialDocument, content, file=str(path))
 
 
-def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
+def _result_of(end: TrialEnd, found: _Decided) -> WorkloadResult:
     """The workload's own result where whole, saying no less than the oracle does."""
     own = WorkloadResult.from_dict(end.result) if end.result and _is_ours(end.result) else None
     if found.outcome is Outcome.CLEAN:
@@ -245,7 +231,7 @@ def _written_step_times(path: Path) -> list[float]:
     return times
 
 
-def _why(found: Classified, end: TrialEnd) -> str:
+def _why(found: _Decided, end: TrialEnd) -> str:
     """A bare exit status is no reason; the last line of stderr may be one."""
     last_line = next(
         (line.strip() for line in reversed(end.stderr.tail.splitlines()) if line.strip()), ""
@@ -261,7 +247,7 @@ def _is_ours(result: Mapping[str, Any]) -> bool:
     return result.get("schema") == RESULT_SCHEMA
 
 
-def _exit_status(end: TrialEnd, found: Classified, result: WorkloadResult) -> ExitStatus:
+def _exit_status(end: TrialEnd, found: _Decided, result: WorkloadResult) -> ExitStatus:
     ours = end.result is not None and _is_ours(end.result)
     phase = end.result["phase"] if end.result is not None and ours else Phase.FINISHED
     if result.passed:
