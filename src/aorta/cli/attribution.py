@@ -46,14 +46,8 @@ def attribute(as_json: bool, **given: Any) -> None:
     before are its history. Exit codes: 0 an answer was found (also: it ended well), 2 the command
     line is wrong, 3 the evidence does not tell.
     """
-    from aorta.attribution import AttributeRequest, attribute_request, last_cycle
-    from aorta.attribution.documents import (
-        SCHEMA,
-        CycleState,
-        FailureClass,
-        attribution_document,
-        described,
-    )
+    from aorta.attribution import AttributeRequest, CycleState, attribute_request, last_cycle
+    from aorta.attribution.documents import SCHEMA, FailureClass, attribution_document, described
     from aorta.core.errors import Exit
 
     for cycle in filter(None, map(last_cycle, given["logs"])):

@@ -3,7 +3,8 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 
 from aorta.core.errors import UsageError
 
@@ -38,6 +39,11 @@ def check_variable_name(name: str, where: str | None = None) -> str:
             where=where,
         )
     return name
+
+
+def spelled(command: str | Sequence[str]) -> str:
+    """A command as a shell reads it: a text, or words."""
+    return command if isinstance(command, str) else shlex.join(command)
 
 
 def path_of(location: tuple[int | str, ...]) -> str:

@@ -1,6 +1,5 @@
 """Every option of a comparison, and the two sides that follow from them or from a run directory."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aorta.core.errors import UsageError
+from aorta.core.names import spelled
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.documents import load_document
@@ -183,7 +183,7 @@ def plan_lines(request: DivergeRequest) -> Iterator[str]:
     known = request.known
     command = known.bad.config.get("command", known.bad.workload)
     other = (known.good.words or "as it is") if known.good else ""
-    yield f"command  {command if isinstance(command, str) else shlex.join(command)}"
+    yield f"command  {spelled(command)}"
     yield f"  in     {known.bad.base}"
     yield f"  bad    {known.bad.words or 'as it is'}"
     yield f"  good   {other or 'none: first NaN, and whether it repeats its own numbers'}"

@@ -1,7 +1,6 @@
 """What may be asked of an isolation, the function that answers it, and the answer as a document."""
 
 import random
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Any
 from aorta.attribution import AttributeRequest, attribute_request
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import Exit, UsageError
-from aorta.core.names import expand_hosts
+from aorta.core.names import expand_hosts, spelled
 from aorta.core.oracle import Deciding, Oracle, known_failure
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
@@ -232,7 +231,7 @@ class IsolateReport:
         return [self.request.names[node] for node in self.search.lost_nodes(_LOST_EVERY_TIME)]
 
     def _next(self) -> Iterator[str]:
-        answer, job = self.search.answer, _spelled(self.request.command)
+        answer, job = self.search.answer, spelled(self.request.command)
         if answer is None:
             yield from filter(None, [self.ending.command_to_go_on("isolate", self.run_dir)])
             return
@@ -308,7 +307,7 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
     _check(request)
     search, priors = _search(request)
     names = request.names
-    yield f"command  {_spelled(request.command)}"
+    yield f"command  {spelled(request.command)}"
     yield f"  nodes  {len(names)}, placements of {search.smallest} to {search.largest}"
     for line in priors:
         yield f"  prior  {line}"
@@ -451,11 +450,6 @@ def _expected(request: IsolateRequest, rate: float) -> tuple[int, int]:
             search.tell(point, Verdict(guilty in members and rng.random() < rate))
         costs.append((search.runs, nodes))
     return sorted(costs)[_REHEARSALS // 2]
-
-
-def _spelled(command: tuple[str, ...] | str) -> str:
-    """As a shell reads it."""
-    return command if isinstance(command, str) else shlex.join(command)
 
 
 def _share(failed: int, passed: int) -> float | None:

@@ -11,16 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
 from aorta.core import axis as axes
-from aorta.core.axis import (
-    Axis,
-    AxisKind,
-    Strategy,
-    SubsetAxis,
-    Value,
-    as_indexes,
-    as_single,
-    as_window,
-)
+from aorta.core.axis import Axis, AxisKind, Strategy, SubsetAxis, Value
 from aorta.core.documents import Count, DocumentModel, Text, by_kind
 from aorta.core.errors import UsageError
 from aorta.core.names import check_variable_name, is_variable
@@ -179,7 +170,7 @@ class EnvAxis(_Axis):
         def write(value: Value, target: Path) -> None:
             """In a file that may hold other values of it already, all of them further down."""
             text = target.read_text("utf-8") if target.is_file() else original
-            said = f'"{value}"' if value == NONSENSE else str(as_single(value))
+            said = f'"{value}"' if value == NONSENSE else str(axes.as_single(value))
             target.write_text(setting.replaced(text, said), encoding="utf-8")
 
         return replace(variable, write=write, inside=around.inside(path), position=setting.start)
@@ -203,7 +194,7 @@ class _Subset(_Axis):
         axis = self.axis(items)
 
         def texts(value: Value) -> dict[str, str]:
-            return {self.name: separator.join(items[index] for index in as_indexes(value))}
+            return {self.name: separator.join(items[index] for index in axes.as_indexes(value))}
 
         return AxisBinding(axis, texts)
 
@@ -242,7 +233,7 @@ class FileSubsetAxis(_Subset):
             )
 
         def write(value: Value, target: Path) -> None:
-            target.write_bytes(pieces.without_all_but(set(as_indexes(value))))
+            target.write_bytes(pieces.without_all_but(set(axes.as_indexes(value))))
 
         return AxisBinding(
             self.axis(pieces.items),
@@ -278,7 +269,7 @@ class DirSubsetAxis(_Subset):
 
         def write(value: Value, target: Path) -> None:
             target.mkdir(exist_ok=True)
-            for name in (names[index] for index in as_indexes(value)):
+            for name in (names[index] for index in axes.as_indexes(value)):
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(root / name, target / name)
 
@@ -334,7 +325,7 @@ class WindowAxis(_Axis):
         )
 
         def texts(value: Value) -> dict[str, str]:
-            span = as_window(value)
+            span = axes.as_window(value)
             return {self.start: str(span.start), self.length: str(span.length)}
 
         return AxisBinding(axis, texts)

@@ -1,7 +1,6 @@
 """The verb `run`, n trials of one thing: what may be asked, and the function that answers it."""
 
 import os
-import shlex
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
-from aorta.core.names import slug
+from aorta.core.names import slug, spelled
 from aorta.core.oracle import Oracle, known_failure
 from aorta.core.stats import percent_range, percentile, rate_to_json
 from aorta.core.trial import Outcome, Tally, TrialEnd
@@ -191,8 +190,7 @@ def plan_lines(request: RunRequest) -> Iterator[str]:
     place = f"{what.environment.name}, {experiment.subject.cwd}"
     yield f"{request.trials} trials of {what.workload} in {place}"
     if request.command:
-        words = request.command
-        yield f"  command   {words if isinstance(words, str) else shlex.join(words)}"
+        yield f"  command   {spelled(request.command)}"
     if experiment.env:
         yield f"  variables {', '.join(sorted(experiment.env))}"
     yield f"  oracle    {experiment.oracle.kind}"

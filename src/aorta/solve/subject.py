@@ -1,12 +1,12 @@
 """What stages run: the original or its reduced reproducer, and trials of either."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
+from aorta.core.names import spelled
 from aorta.core.oracle import Oracle, naming, oracle_from_json
 from aorta.core.trial import LOCAL, Environment
 from aorta.engine.judge import NOTHING, HitCount, misses_that_tell
@@ -46,7 +46,7 @@ class Subject:
     @property
     def text(self) -> str:
         """The command for a shell."""
-        return self.command if isinstance(self.command, str) else shlex.join(self.command)
+        return spelled(self.command)
 
     @property
     def name(self) -> str:

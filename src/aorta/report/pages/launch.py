@@ -114,12 +114,9 @@ def _failed(row: Document) -> bool:
 
 
 def _facts(run: OpenedRun, infos: Sequence[Document]) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = [
-        ("State", "ended" if run.state == "done" else state_words(run))
-    ]
-    if infos:
-        found += [("Cycles", len(infos)), ("Nodes", len(infos[-1].array("nodes")))]
-    return found
+    state = "ended" if run.state == "done" else state_words(run)
+    nodes = len(infos[-1].array("nodes")) if infos else 0
+    return [("State", state), *([("Cycles", len(infos)), ("Nodes", nodes)] if infos else [])]
 
 
 def _end_words(row: Document) -> str:
