@@ -103,10 +103,8 @@ def list_environments(mitigations_files: tuple[Path, ...], as_json: bool) -> Non
     """Every environment: who defines it, and what it is."""
     from aorta.registry.environments import environment_rows
 
-    rows = [
-        {**row, "DOCKER": row["IMAGE"] or "-", "VENV": row["VENV"] or "-"}
-        for row in environment_rows(mitigations_files)
-    ]
+    every = environment_rows(mitigations_files)
+    rows = [{**row, "DOCKER": row["IMAGE"] or "-", "VENV": row["VENV"] or "-"} for row in every]
     _list("environments", rows, ["NAME", "SOURCE", "DOCKER", "VENV"], as_json)
 
 

@@ -194,9 +194,8 @@ def _parting_lines(first: Parting) -> Iterator[str]:
 
 def _rank_lines(found: RankParting) -> Iterator[str]:
     what, _, name = found.name.partition("::")
-    who = (
-        f"rank {found.odd[0]}" if len(found.odd) == 1 else f"ranks {', '.join(map(str, found.odd))}"
-    )
+    odd = ", ".join(map(str, found.odd))
+    who = f"rank {odd}" if len(found.odd) == 1 else f"ranks {odd}"
     yield (
         f"  the {what} of {name or '?'} in step {found.step} is not the same on every rank: "
         f"{who} differ{'s' if len(found.odd) == 1 else ''} by {found.difference:.3g}"

@@ -56,10 +56,8 @@ class AttributionSources:
 
     def trigger(self, known: Callable[[], FailedCycle]) -> None:
         """Tell every source what this agent knows, without waiting for any."""
-        self._triggers = [
-            threading.Thread(target=_send, args=(source, known), daemon=True)
-            for source in self._sources
-        ]
+        sends = (partial(_send, source, known) for source in self._sources)
+        self._triggers = [threading.Thread(target=send, daemon=True) for send in sends]
         for thread in self._triggers:
             thread.start()
 

@@ -123,8 +123,10 @@ def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = Fals
     state = state_of(path, verb)
     records = read_records_of(path)
     texts = sorted({text for record in records for text in _texts_of(record)})
+    # A directory that is named by the second says nothing without the one it lies in.
+    place, is_stamp = path.resolve(), STAMP.match(path.resolve().name) is not None
     raw = {
-        "directory": _name_of(path.resolve()),
+        "directory": f"{place.parent.name}/{place.name}" if is_stamp else place.name,
         "about": RunDir(path).about(),
         "documents": gatherers[verb](path),
         "texts": texts,
@@ -140,11 +142,6 @@ def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = Fals
         documents=Document(clean["documents"]),
         trials=[_trial(record, replaced) for record in records],
     )
-
-
-def _name_of(path: Path) -> str:
-    """A directory that is named by the second says nothing without the one it lies in."""
-    return f"{path.parent.name}/{path.name}" if STAMP.match(path.name) else path.name
 
 
 def verb_of(path: Path) -> str:
