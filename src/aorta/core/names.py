@@ -75,11 +75,10 @@ def expand_hosts(text: str, where: str) -> tuple[str, ...]:
 
     Raises `UsageError` for a list that cannot be read, or that names a host twice.
     """
-    if not re.fullmatch(rf"{_ITEM.pattern}(?:,{_ITEM.pattern})*", text.replace(" ", "")):
+    plain = text.replace(" ", "")
+    if not re.fullmatch(rf"{_ITEM.pattern}(?:,{_ITEM.pattern})*", plain):
         raise UsageError(f"found {text!r}, expected names such as n[1-64] or n1,n2", where=where)
-    names = [
-        name for item in _ITEM.findall(text.replace(" ", "")) for name in _names_of(item, where)
-    ]
+    names = [name for item in _ITEM.findall(plain) for name in _names_of(item, where)]
     if len(set(names)) < len(names):
         twice = max(names, key=names.count)
         raise UsageError(f"names {twice!r} twice", where=where)

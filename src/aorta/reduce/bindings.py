@@ -82,8 +82,5 @@ def lay_out(
 
 def settings_of(bindings: Sequence[AxisBinding], point: Point) -> dict[str, str]:
     """The variables of a point that are no files: the same in every trial of it."""
-    return {
-        name: text
-        for binding in bindings
-        for name, text in binding.texts(point[binding.axis.name]).items()
-    }
+    texts = (binding.texts(point[binding.axis.name]) for binding in bindings)
+    return {name: text for of_axis in texts for name, text in of_axis.items()}

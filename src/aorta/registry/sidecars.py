@@ -174,11 +174,8 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
             raise RegistryError(
                 f"unknown key {key!r}; expected version, {' and '.join(_SECTIONS)}", where=str(path)
             )
-    return {
-        section: dict(mapping_from(top[section], f"{path}: {section}"))
-        for section in _SECTIONS
-        if section in top
-    }
+    there = (section for section in _SECTIONS if section in top)
+    return {section: dict(mapping_from(top[section], f"{path}: {section}")) for section in there}
 
 
 def _check_version(version: object, path: Path) -> None:

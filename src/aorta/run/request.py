@@ -144,10 +144,8 @@ class RunReport:
             if record.outcome in {Outcome.OTHER, Outcome.ERROR}:
                 yield f"  trial {index}: {record.outcome.value}: {record.why}"
         if steps:
-            yield (
-                f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over "
-                f"{steps['count']} steps"
-            )
+            of_steps = f"median {steps['median']} ms, p90 {steps['p90']} ms"
+            yield f"  step time  {of_steps} over {steps['count']} steps"
         yield f"  results    {self.run_dir if self.is_kept else 'kept by rank 0 alone'}"
 
 

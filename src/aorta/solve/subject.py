@@ -96,11 +96,8 @@ def _of_spec(path: Path, request: SolveRequest) -> Subject:
         raise UsageError(
             "solve takes specs of commands; expected workload.command", where=str(path)
         )
-    first = {
-        name: value
-        for axis in spec.document.get("axes", [])
-        for name, value in initial_variables(axis)
-    }
+    axes = spec.document.get("axes", [])
+    first = dict(variable for axis in axes for variable in initial_variables(axis))
     return Subject(
         workload.command,
         (spec.base / Path(workload.cwd).expanduser()).resolve(),
