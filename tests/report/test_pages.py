@@ -143,7 +143,7 @@ def test_a_run_whose_process_is_gone_is_not_called_running(tmp_path: Path) -> No
     private(run, "run", [], state="")
     gone = Owner.of_this_process().label.rsplit("/", 2)[0] + f"/{os.getpid()}/1"
     (run / ".aorta" / "lock").write_text(gone)
-    assert dict(page(run).facts.rows)["State"] == "its process is gone without a result"
+    assert dict(page(run).facts)["State"] == "its process is gone without a result"
 
 
 def test_a_lock_of_another_host_means_running(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_lock_of_another_host_means_running(tmp_path: Path) -> None:
     private(run, "run", [trial(0, {}, "clean", "", 1.0)], state="")
     (run / ".aorta" / "lock").write_text("another-host/boot/4026/77/12345")
     assert page(run).answer.tone is not Tone.FAILED
-    assert dict(page(run).facts.rows)["State"] == "running"
+    assert dict(page(run).facts)["State"] == "running"
 
 
 def test_a_value_keeps_its_placeholder_over_the_whole_page(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_the_time_of_a_run_is_that_of_all_its_questions(tmp_path: Path) -> None:
         for n, elapsed in enumerate(took)
     ]
     private(run, "run", records, workload="half_nan")
-    facts = dict(page_of(run).facts.rows)
+    facts = dict(page_of(run).facts)
     assert facts["Trials"] == "4 in 8.0s"
 
 

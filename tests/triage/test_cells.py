@@ -25,7 +25,7 @@ def test_the_rate_is_of_failures_among_evidence_and_has_an_honest_name() -> None
     found = aggregate_cell(
         [trial(outcome="reproduced", why="a"), trial(), trial(outcome="error", why="b")]
     )
-    assert found.failure_rate == 0.5
+    assert found.tally.rate == 0.5
     assert not hasattr(found, "nan_rate")
 
 
@@ -44,7 +44,7 @@ def test_the_step_times_have_all_their_figures() -> None:
 def test_a_cell_that_never_ran_has_zeros_and_a_reason() -> None:
     found = aggregate_cell([trial(outcome="error", why="no engine\nsecond line")])
     assert found.error == "no engine"
-    assert (found.step_times.mean_step_time_ms, found.failure_rate) == (0, 0)
+    assert (found.step_times.mean_step_time_ms, found.tally.rate) == (0, 0)
     assert CellStats().error == "no trial was run"
 
 

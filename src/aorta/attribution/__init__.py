@@ -5,10 +5,9 @@ messages, flight recorder dumps, earlier cycles. A finding: what failed, who beg
 is. A decision: RESTART, STOP or UNKNOWN, and why.
 """
 
-import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -48,6 +47,7 @@ from aorta.attribution.progress import JobProgress, progress_of, world_size
 from aorta.attribution.timeline import Facts, is_quiet
 from aorta.attribution.timeline.finding import conclude, said
 from aorta.core.errors import UsageError
+from aorta.executors.evidence import json_object
 
 __all__ = [
     "Action",
@@ -177,7 +177,7 @@ def collect(request: AttributeRequest) -> Evidence:
         kernel_logs=tuple(LogSource(path) for path in request.kernel_log),
         flight_recorder=find_dumps(request.flight_recorder) if request.flight_recorder else (),
         history=tuple(known for known in map(_past_cycle, earlier) if known is not None),
-        lived_sec=_lifetime(_json(cycle / CYCLE_INFO)) if cycle is not None else None,
+        lived_sec=lifetime(json_object(cycle / CYCLE_INFO) or {}) if cycle is not None else None,
     )
 
 
@@ -193,7 +193,7 @@ def _cycles_in(directory: Path) -> list[tuple[int, Path]]:
     return sorted((int(number[1]), path) for number, path in found if number)
 
 
-def _lifetime(info: dict[str, Any]) -> float | None:
+def lifetime(info: Mapping[str, Any]) -> float | None:
     """The seconds that a cycle_info.json says its cycle lived; None where it does not say."""
     try:
         began, ended = (datetime.fromisoformat(info[key]) for key in ("started", "ended"))
@@ -212,22 +212,13 @@ def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
 
 def _past_cycle(path: Path) -> PastCycle | None:
     """As it was recorded; else as its logs tell."""
-    info = _json(path / CYCLE_INFO)
+    info = json_object(path / CYCLE_INFO) or {}
     saved = info.get("finding")
     if isinstance(saved, dict):
         known = {key: value for key, value in saved.items() if value is not None}
-        return past_cycle({"lived_sec": _lifetime(info), **known}, path.name)
+        return past_cycle({"lived_sec": lifetime(info), **known}, path.name)
     try:
         finding = attribute(collect(AttributeRequest(logs=(path,)))).finding
     except UsageError:
         return None  # nothing in it can be read: it cannot count for or against anything
     return past_cycle(finding_document(finding), path.name)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """Empty where there is none."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}

@@ -210,9 +210,8 @@ class RankEnd:
     @property
     def fits_an_exception(self) -> bool:
         """Whether an uncaught Python exception fits how it exited: 1, an abort, or a signal."""
-        return (
-            self.died_of in {None, signal.SIGABRT, signal.SIGINT, *_POLITE} and self.exit_code != 0
-        )
+        by_python = {None, signal.SIGABRT, signal.SIGINT, *_POLITE}
+        return self.died_of in by_python and self.exit_code != 0
 
     def fits(self, failure_class: FailureClass) -> bool:
         """Whether a line of this class fits how it exited: bad input brings no signal."""

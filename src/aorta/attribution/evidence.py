@@ -172,12 +172,8 @@ def find_dumps(directory: Path) -> tuple[Path, ...]:
 
 def read_dumps(paths: Iterable[Path]) -> tuple[Dump, ...]:
     """The dumps that can be read; JSON wins over a pickle of the same rank."""
-    by_rank: dict[int, Dump] = {}
-    for path in sorted(paths, key=lambda path: path.suffix == ".json"):
-        dump = _read(path)
-        if dump is not None:
-            by_rank[dump.rank] = dump
-    return tuple(by_rank.values())
+    dumps = map(_read, sorted(paths, key=lambda path: path.suffix == ".json"))
+    return tuple({dump.rank: dump for dump in dumps if dump is not None}.values())
 
 
 def stragglers(dumps: Sequence[Dump]) -> Stragglers:
@@ -219,12 +215,8 @@ class _PlainValues(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Callable[..., object]:
         if module == "torch.jit._pickle" and name in {"restore_type_tag", "build_intlist"}:
-            return _first_argument
+            return lambda value, *_tags: value
         raise pickle.UnpicklingError(f"a flight recorder dump does not hold {module}.{name}")
-
-
-def _first_argument(value: object, *_tags: object) -> object:
-    return value
 
 
 def _read(path: Path) -> Dump | None:

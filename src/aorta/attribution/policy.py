@@ -82,15 +82,12 @@ def decide(
     advice = _advice(finding)
     if policy is RestartPolicy.FREE:
         return Decision(Action.RESTART, _because(finding, policy.value), "preempted", advice)
-    stop = _is_certain_user_error(finding, policy) and not _ran_before(finding, history)
-    if stop:
+    if _is_certain_user_error(finding, policy) and not _ran_before(finding, history):
         before = " before the first step" if policy is RestartPolicy.STARTUP else ""
         why = _because(finding, policy.value + before)
         return Decision(Action.STOP, why, f"certain.{finding.failure_class}", advice)
-    recurs = _recurs(finding, policy, history, no_progress_limit)
-    if recurs is not None:
-        reason, name = recurs
-        return Decision(Action.STOP, reason, name, advice)
+    if recurs := _recurs(finding, policy, history, no_progress_limit):
+        return Decision(Action.STOP, *recurs, advice)
     if policy is RestartPolicy.UNKNOWN:
         return Decision(Action.UNKNOWN, _because(finding, policy.value), "unknown", advice)
     name, why = _restart(finding, policy, history)
@@ -101,7 +98,8 @@ def _is_certain_user_error(finding: Finding, policy: RestartPolicy) -> bool:
     """Whether the class, how sure it is, and who shows it would stop a job at its first failure."""
     at_startup = policy is RestartPolicy.STARTUP and finding.before_first_step
     stops = policy is RestartPolicy.STOP or at_startup
-    return stops and finding.confidence >= _needed(finding) and not _is_odd_one_out(finding)
+    of_all = not (_is_one_node_only(finding) or _is_of_some_ranks_only(finding))
+    return stops and of_all and finding.confidence >= _needed(finding)
 
 
 def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
@@ -135,10 +133,6 @@ def _is_of_some_ranks_only(finding: Finding) -> bool:
     if finding.some_ranks_of is None or finding.failure_class not in _RANK_MAY_DIFFER:
         return False
     return finding.suspect_ranks != (0,) or finding.failure_class in _DONE_BY_EVERY_RANK
-
-
-def _is_odd_one_out(finding: Finding) -> bool:
-    return _is_one_node_only(finding) or _is_of_some_ranks_only(finding)
 
 
 def _recurs(

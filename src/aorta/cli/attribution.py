@@ -46,14 +46,8 @@ def attribute(as_json: bool, **given: Any) -> None:
     before are its history. Exit codes: 0 an answer was found (also: it ended well), 2 the command
     line is wrong, 3 the evidence does not tell.
     """
-    from aorta.attribution import AttributeRequest, attribute_request, last_cycle
-    from aorta.attribution.documents import (
-        SCHEMA,
-        CycleState,
-        FailureClass,
-        attribution_document,
-        described,
-    )
+    from aorta.attribution import AttributeRequest, CycleState, attribute_request, last_cycle
+    from aorta.attribution.documents import SCHEMA, FailureClass, attribution_document, described
     from aorta.core.errors import Exit
 
     for cycle in filter(None, map(last_cycle, given["logs"])):
@@ -69,32 +63,22 @@ def attribute(as_json: bool, **given: Any) -> None:
         raise click.exceptions.Exit(Exit.NO_ANSWER)
 
 
-class Access:
-    """Who may ask: holders of the given token, or of one that is made."""
+@contextmanager
+def _announced(
+    token: str | None, token_file: Path | None, host: str, port: int
+) -> Iterator[Path | None]:
+    """The token's file. One that was made lies there, for this user, while it is served."""
+    from aorta.attribution.client import LOOPBACK, made_token
 
-    def __init__(self, token_file: Path | None, no_token: bool) -> None:
-        from aorta.attribution.client import new_token, read_token
-        from aorta.core.errors import UsageError
-
-        if no_token and token_file is not None:
-            raise UsageError("--no-token and --token-file exclude each other")
-        self.token = None if no_token else read_token(token_file) or new_token()
-        self._given, self._made = token_file, token_file is None and not no_token
-
-    @contextmanager
-    def announced(self, host: str, port: int) -> Iterator[Path | None]:
-        """The token's file. One that was made lies there, for this user, while it is served."""
-        from aorta.attribution.client import LOOPBACK, made_token
-
-        if self.token is not None and self._made:
-            with made_token(self.token, port) as path:
-                say(f"aorta: callers need the token in {path}; aorta launch and aorta mcp find it")
-                yield path
-            return
-        if self.token is None:
-            where = "on this machine" if host in LOOPBACK else "who reaches this port"
-            say(f"aorta: no token is asked for: anybody {where} can ask")
-        yield self._given
+    if token is None:
+        where = "on this machine" if host in LOOPBACK else "who reaches this port"
+        say(f"aorta: no token is asked for: anybody {where} can ask")
+    if token is None or token_file is not None:
+        yield token_file
+        return
+    with made_token(token, port) as path:
+        say(f"aorta: callers need the token in {path}; aorta launch and aorta mcp find it")
+        yield path
 
 
 @click.command("attrsvc")
@@ -129,15 +113,7 @@ class Access:
 @click.option("--max-no-progress-cycles", type=click.IntRange(min=0), default=3, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, once it listens.")
 def attrsvc(
-    host: str,
-    port: int,
-    roots: tuple[Path, ...],
-    db: str,
-    token_file: Path | None,
-    no_token: bool,
-    rate_limit: float,
-    max_no_progress_cycles: int,
-    as_json: bool,
+    host: str, port: int, token_file: Path | None, no_token: bool, as_json: bool, **given: Any
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
@@ -148,7 +124,8 @@ def attrsvc(
     Exit codes: 0 stopped, 2 the command line is wrong, 5 the database cannot be opened, the port is
     taken, or the extra `service` is missing.
     """
-    from aorta.core.errors import InfrastructureError
+    from aorta.attribution.client import new_token, read_token
+    from aorta.core.errors import InfrastructureError, UsageError
 
     try:
         from aorta.attribution.server import leave, listen, serve, url_of
@@ -157,15 +134,17 @@ def attrsvc(
         raise InfrastructureError(
             f"{missing.name} is not installed; install aorta-triage[service]"
         ) from None
-    access = Access(token_file, no_token)
-    app = create_app(roots, db, access.token, rate_limit, max_no_progress_cycles)
+    if no_token and token_file is not None:
+        raise UsageError("--no-token and --token-file exclude each other")
+    token = None if no_token else read_token(token_file) or new_token()
+    app = create_app(**given, token=token)
     listener = listen(host, port)
     port = listener.getsockname()[1]
-    with access.announced(host, port) as token:
+    with _announced(token, token_file, host, port) as place:
         say(f"aorta: attribution service at {url_of(listener)}")
         if as_json:
             where = {"url": url_of(listener), "host": host, "port": port}
-            print_json("aorta.attrsvc/1", {**where, "token_file": token and str(token.absolute())})
+            print_json("aorta.attrsvc/1", {**where, "token_file": place and str(place.absolute())})
         serve(app, listener)
     leave()
 

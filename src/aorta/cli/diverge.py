@@ -100,9 +100,7 @@ def command(
         good_set=options.variables_from(good_set, "--good-set"),
         good_mitigations=options.names_from(good_mitigations),
         steps=parse_steps(steps),
-        executor=options.executor_from(given),
-        resume=options.resume_from(given),
-        **given,
+        **options.typed(given),
     )
     if dry_run:
         show_plan("diverge", plan_lines(request), as_json=display.as_json)

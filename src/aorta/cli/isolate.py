@@ -58,15 +58,7 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
     from aorta.isolate.request import SCHEMA, IsolateRequest, isolate, plan_lines, resumed
 
     display = options.display_from(given)
-    request = IsolateRequest(
-        nodes=hosts,
-        layers=options.layers_from(given),
-        oracle=options.oracle_from(given),
-        executor=options.executor_from(given),
-        resume=options.resume_from(given),
-        **given,
-    )
-    request = resumed(request, say)
+    request = resumed(IsolateRequest(nodes=hosts, **options.typed(given)), say)
     if dry_run:
         show_plan("isolate", plan_lines(request), as_json=display.as_json)
         return

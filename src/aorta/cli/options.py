@@ -1,10 +1,10 @@
 """Options that several verbs share, spelt once.
 
 A group is a decorator of plain click options and a function `..._from(given)` beside it, which
-takes the group's values out of what click gave and returns one typed value. What is then left in
-`given` is called like the fields of the verb's request:
+takes the group's values out of what click gave and returns one typed value. `typed` does so with
+every group of a verb; what it returns is called like the fields of the verb's request:
 
-    RunRequest(executor=executor_from(given), oracle=oracle_from(given), **given)
+    RunRequest(**typed(given))
 """
 
 from collections.abc import Callable, Sequence
@@ -292,6 +292,21 @@ def oracle_from(given: Given) -> "Oracle | None":
 
     kind = kind or ("regex" if "pattern" in content else "exit_code")
     return oracle_from_json({"kind": kind, **content}, file="command line")
+
+
+# What a request calls the value of a group, an option by which the group is known, and its maker.
+_GROUPS: tuple[tuple[str, str, Callable[[Given], Any]], ...] = (
+    ("layers", "extra_env", layers_from),
+    ("oracle", "oracle_kind", oracle_from),
+    ("executor", "executor", executor_from),
+    ("resume", "resume", resume_from),
+)
+
+
+def typed(given: Given) -> Given:
+    """What click gave, with one typed value for each group of options that the verb has."""
+    made = {name: make(given) for name, option, make in _GROUPS if option in given}
+    return {**given, **made}
 
 
 def _whole_number(text: str) -> int:

@@ -56,7 +56,13 @@ class Result(Protocol):
 
 
 def show_and_leave(
-    schema: str, result: Result, lines: Iterable[str], *, as_json: bool, go_on: str | None
+    schema: str,
+    result: Result,
+    lines: Iterable[str],
+    *,
+    as_json: bool,
+    go_on: str | None,
+    code: int | None = None,
 ) -> NoReturn:
     """The result on stdout, on stderr how to go on with what is not done, and the exit code."""
     if as_json:
@@ -66,7 +72,7 @@ def show_and_leave(
             click.echo(line)
     if go_on:
         say(f"aorta: {go_on}")
-    raise click.exceptions.Exit(int(result.exit_code))
+    raise click.exceptions.Exit(int(result.exit_code if code is None else code))
 
 
 def warn_of_stdin() -> None:

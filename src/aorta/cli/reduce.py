@@ -69,13 +69,8 @@ def command(context: click.Context, /, **given: Any) -> None:
     from aorta.reduce.request import ReduceRequest, reduce
 
     display = options.display_from(given)
-    request = ReduceRequest(
-        layers=options.layers_from(given),
-        executor=options.executor_from(given),
-        resume=options.resume_from(given),
-        command=context.meta.get("aorta.words", ()),
-        **given,
-    )
+    words = context.meta.get("aorta.words", ())
+    request = ReduceRequest(command=words, **options.typed(given))
     report = reduce(request, display.listeners, say)
     lines = summary_lines(report, kept=not request.dry_run)
     go_on = report.ending.how_to_go_on("reduce", report.run_dir)

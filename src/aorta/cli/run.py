@@ -36,13 +36,7 @@ def command(dry_run: bool, **given: Any) -> None:
     from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
 
     display = options.display_from(given)
-    request = RunRequest(
-        layers=options.layers_from(given),
-        oracle=options.oracle_from(given),
-        executor=options.executor_from(given),
-        resume=options.resume_from(given),
-        **given,
-    )
+    request = RunRequest(**options.typed(given))
     if dry_run:
         show_plan("run", plan_lines(request), as_json=display.as_json)
         return

@@ -61,9 +61,7 @@ def command(dry_run: bool, stages: str, skip: str, **given: Any) -> None:
         source=options.directory_from(given),
         stages=stages_from(options.names_from(stages), options.names_from(skip)),
         oracle=None if oracle is None else oracle_to_json(oracle),
-        executor=options.executor_from(given),
-        resume=options.resume_from(given),
-        **given,
+        **options.typed(given),
     )
     if dry_run:
         _show_plan(request, as_json=display.as_json)

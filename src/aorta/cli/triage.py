@@ -2,17 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, show_plan
+from aorta.cli.printing import print_json, say, show_and_leave, show_plan
 from aorta.core.errors import Exit
-
-if TYPE_CHECKING:
-    from aorta.triage.matrix import MatrixReport
-    from aorta.triage.optimize import StackReport
 
 
 def _names(listed: str | None) -> tuple[str, ...] | None:
@@ -66,6 +62,7 @@ def run(
     3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure, or no trial
     could tell; 130/143 interrupted (resume with --resume).
     """
+    from aorta.triage.matrix import MatrixReport
     from aorta.triage.request import TriageRequest
     from aorta.triage.running import dry_run, triage
 
@@ -73,17 +70,19 @@ def run(
     request = TriageRequest(
         mitigation_axis=_names(mitigation_axis),
         environment_axis=_names(environment_axis),
-        oracle=options.oracle_from(given),
-        executor=options.executor_from(given),
-        resume=options.resume_from(given),
-        **given,
+        **options.typed(given),
     )
     if only_say:
         show_plan("triage", **dry_run(request), as_json=display.as_json, echo=click.echo)
         return
     report = triage(request, display.listeners, say)
-    _show(report, as_json=display.as_json)
-    _leave(report, strict=strict)
+    words, code = report.ending.how_to_go_on("triage run", report.run_dir), report.exit_code
+    if not words and report.no_answer:
+        words = f"{report.run_dir}: {report.no_answer}"
+    elif not words and strict and isinstance(report, MatrixReport) and report.did_not_run:
+        words, code = f"did not run: {', '.join(report.did_not_run)}", Exit.FAILED
+    lines = (report.page.read_text(encoding="utf-8"), f"results: {report.run_dir}")
+    show_and_leave(report.SCHEMA, report, lines, as_json=display.as_json, go_on=words, code=code)
 
 
 @command.command("list-mitigations")
@@ -93,12 +92,8 @@ def list_mitigations(mitigations_files: tuple[Path, ...], as_json: bool) -> None
     """Every mitigation: who defines it, what it sets, where it is read."""
     from aorta.registry.mitigations import mitigation_rows
 
-    _list(
-        "mitigations",
-        mitigation_rows(mitigations_files),
-        ["NAME", "SOURCE", "ENV", "PLATFORMS"],
-        as_json,
-    )
+    columns = ["NAME", "SOURCE", "ENV", "PLATFORMS"]
+    _list("mitigations", mitigation_rows(mitigations_files), columns, as_json)
 
 
 @command.command("list-environments")
@@ -108,10 +103,8 @@ def list_environments(mitigations_files: tuple[Path, ...], as_json: bool) -> Non
     """Every environment: who defines it, and what it is."""
     from aorta.registry.environments import environment_rows
 
-    rows = [
-        {**row, "DOCKER": row["IMAGE"] or "-", "VENV": row["VENV"] or "-"}
-        for row in environment_rows(mitigations_files)
-    ]
+    every = environment_rows(mitigations_files)
+    rows = [{**row, "DOCKER": row["IMAGE"] or "-", "VENV": row["VENV"] or "-"} for row in every]
     _list("environments", rows, ["NAME", "SOURCE", "DOCKER", "VENV"], as_json)
 
 
@@ -123,26 +116,3 @@ def _list(noun: str, rows: Sequence[dict[str, str]], columns: list[str], as_json
     for row in [{column: column for column in columns}, *rows]:
         cells = (row[column].ljust(width) for column, width in zip(columns, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
-
-
-def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
-
-    if as_json:
-        print_json(report.SCHEMA, report.to_json())
-    else:
-        click.echo(report.page.read_text(encoding="utf-8"))
-        click.echo(f"results: {report.run_dir}")
-
-
-def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
-    from aorta.triage.matrix import MatrixReport
-
-    run_dir, exit_code = report.run_dir, report.exit_code
-    if go_on := report.ending.how_to_go_on("triage run", run_dir):
-        say(f"aorta: {go_on}")
-    elif report.no_answer:
-        say(f"aorta: {run_dir}: {report.no_answer}")
-    elif strict and isinstance(report, MatrixReport) and report.did_not_run:
-        say(f"aorta: did not run: {', '.join(report.did_not_run)}")
-        exit_code = Exit.FAILED
-    raise click.exceptions.Exit(int(exit_code))

@@ -18,6 +18,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     TypeAdapter,
     ValidationError,
@@ -31,7 +32,7 @@ from aorta.core.names import check_variable, path_of
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-UNKNOWN_KIND = "unknown_kind"  # of pydantic's errors: the key `kind` says which of several models
+_UNKNOWN_KIND = "unknown_kind"  # of pydantic's errors: the key `kind` says which of several models
 MAX_DEPTH = 60
 MAX_VALUES = 200_000  # aliases can make a small file stand for a very large one
 
@@ -97,6 +98,17 @@ Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float | None, BeforeValidator(_duration)]  # or a duration in words
 Variables = Annotated[dict[str, str], AfterValidator(_variables)]
+
+
+def by_kind(*kinds: str) -> Discriminator:
+    """Which of several models it is, each with the tag `tag:KIND`, by the key `kind`."""
+
+    def tag(value: object) -> str:
+        kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+        return f"tag:{kind}"
+
+    expected = f"expected {', '.join(kinds[:-1])} or {kinds[-1]}"
+    return Discriminator(tag, custom_error_type=_UNKNOWN_KIND, custom_error_message=expected)
 
 
 def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> ModelT:
@@ -178,7 +190,7 @@ def _message(here: Sequence[Any], elsewhere: Sequence[Any], known: Iterable[str]
         near = difflib.get_close_matches(name, known, 1, 0.7) if len(problem["loc"]) == 1 else []
         what = f"did you mean {near[0]!r}?" if near else "remove it, or check its spelling"
         return f"unknown key {name!r}; {what}{also}"
-    if problem["type"] == UNKNOWN_KIND:
+    if problem["type"] == _UNKNOWN_KIND:
         given = problem["input"]
         kind = given.get("kind") if isinstance(given, Mapping) else given
         found = "the key kind is missing" if kind is None else f"unknown kind {_kind(kind)}"
@@ -253,18 +265,13 @@ def _from_yaml(text: str, where: str) -> object:
     try:
         return yaml.load(text, Loader=Loader)  # noqa: S506 - derived from SafeLoader
     except yaml.MarkedYAMLError as wrong:
-        said = wrong.problem or "cannot be parsed"
-        raise SpecError(
-            f"is not valid YAML: {said}", where=f"{where}{_at(wrong.problem_mark)}"
-        ) from None
+        said, mark = wrong.problem or "cannot be parsed", wrong.problem_mark
+        place = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
+        raise SpecError(f"is not valid YAML: {said}", where=place) from None
     except (yaml.YAMLError, ValueError, KeyError) as wrong:
         # The words of other errors quote the value, which may be a secret.
         said = str(wrong) if isinstance(wrong, yaml.YAMLError) else "a value is not of its type"
         raise SpecError(f"is not valid YAML: {said}", where=where) from None
-
-
-def _at(mark: yaml.error.Mark | None) -> str:
-    return f":{mark.line + 1}:{mark.column + 1}" if mark else ""
 
 
 def _check(document: object, where: str) -> None:

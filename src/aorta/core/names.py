@@ -3,7 +3,8 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 
 from aorta.core.errors import UsageError
 
@@ -30,6 +31,21 @@ def is_variable(name: str) -> bool:
     return bool(_VARIABLE.match(name))
 
 
+def check_variable_name(name: str, where: str | None = None) -> str:
+    if not is_variable(name):
+        raise UsageError(
+            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
+            "a digit",
+            where=where,
+        )
+    return name
+
+
+def spelled(command: str | Sequence[str]) -> str:
+    """A command as a shell reads it: a text, or words."""
+    return command if isinstance(command, str) else shlex.join(command)
+
+
 def path_of(location: tuple[int | str, ...]) -> str:
     """`axes[1].floor` for ("axes", 1, "floor")."""
     text = ""
@@ -40,12 +56,7 @@ def path_of(location: tuple[int | str, ...]) -> str:
 
 def check_variable(name: str, value: object, *, where: str) -> str:
     """The value, if `name=value` may stand in an environment. Values are never echoed."""
-    if not is_variable(name):
-        raise UsageError(
-            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
-            "a digit",
-            where=where,
-        )
+    check_variable_name(name, where)
     if not isinstance(value, str):
         raise UsageError(
             f"the value of {name} is a {type(value).__name__}; expected a string: put it in quotes",
@@ -64,11 +75,10 @@ def expand_hosts(text: str, where: str) -> tuple[str, ...]:
 
     Raises `UsageError` for a list that cannot be read, or that names a host twice.
     """
-    if not re.fullmatch(rf"{_ITEM.pattern}(?:,{_ITEM.pattern})*", text.replace(" ", "")):
+    plain = text.replace(" ", "")
+    if not re.fullmatch(rf"{_ITEM.pattern}(?:,{_ITEM.pattern})*", plain):
         raise UsageError(f"found {text!r}, expected names such as n[1-64] or n1,n2", where=where)
-    names = [
-        name for item in _ITEM.findall(text.replace(" ", "")) for name in _names_of(item, where)
-    ]
+    names = [name for item in _ITEM.findall(plain) for name in _names_of(item, where)]
     if len(set(names)) < len(names):
         twice = max(names, key=names.count)
         raise UsageError(f"names {twice!r} twice", where=where)

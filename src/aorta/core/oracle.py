@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import UNKNOWN_KIND, DocumentModel, Seconds, StrictModel, validated
+from aorta.core.documents import DocumentModel, Seconds, StrictModel, by_kind, validated
 from aorta.core.errors import UsageError
 from aorta.core.failure import (
     PATTERN,
@@ -108,19 +108,24 @@ class ExitCodeOracle(_Oracle):
         return _reproduced(end, status_words(end), is_named=named) if wanted else None
 
 
+def checked_pattern(pattern: str) -> str:
+    try:
+        compiled = re.compile(pattern.encode())
+    except re.error as wrong:
+        raise UsageError(f"{pattern!r} is not a regular expression: {wrong}") from None
+    if compiled.search(b""):
+        raise UsageError(f"{pattern!r} matches empty output, so it would match every run")
+    return pattern
+
+
 class RegexOracle(_Oracle):
     """A pattern in the output, optionally only together with a non-zero exit."""
 
     kind: Literal["regex"] = "regex"
-    pattern: str
+    pattern: Annotated[str, AfterValidator(checked_pattern)]
     stream: Stream = "both"
     with_failure: bool = False
     stop_on_match: bool = True
-
-    @field_validator("pattern")
-    @classmethod
-    def _usable(cls, pattern: str) -> str:
-        return checked_pattern(pattern)
 
     def watch(self) -> Watch:
         stop = self.stop_on_match and not self.with_failure
@@ -190,26 +195,30 @@ class PythonOracle(_Oracle):
         return _reproduced(end, status_words(end)) if self.predicate is None else None
 
 
+def around_number(of: str) -> AfterValidator:
+    """Checks the pattern by which something goes, that knows its number by the one group."""
+
+    def checked(pattern: str) -> str:
+        if re.compile(checked_pattern(pattern)).groups != 1:
+            raise UsageError(f"the pattern of a {of} needs exactly one group around the number")
+        return pattern
+
+    return AfterValidator(checked)
+
+
 class MetricOracle(_Oracle):
     """A number from a JSON file or a pattern's group, against a threshold or samples."""
 
     kind: Literal["metric"] = "metric"
     file: str | None = None
     key: str | None = None
-    pattern: str | None = None
+    pattern: Annotated[str, around_number("metric")] | None = None
     stream: Stream = "both"
     above: float | None = None
     below: float | None = None
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
     relative: bool = False  # how many times its late values are its early ones
-
-    @field_validator("pattern")
-    @classmethod
-    def _with_group(cls, pattern: str | None) -> str | None:
-        if pattern is not None and re.compile(checked_pattern(pattern)).groups != 1:
-            raise UsageError("the pattern of a metric needs exactly one group around the number")
-        return pattern
 
     @model_validator(mode="after")
     def _complete(self) -> "MetricOracle":
@@ -289,22 +298,13 @@ def early_and_late(texts: Sequence[str], *, rises: bool) -> tuple[float, float] 
     return statistics.median(numbers[: len(numbers) // 2]), late[len(late) // 4]
 
 
-def _tag(value: object) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return f"tag:{kind}"
-
-
 Oracle = Annotated[
     Annotated[ExitCodeOracle, Tag("tag:exit_code")]
     | Annotated[RegexOracle, Tag("tag:regex")]
     | Annotated[HangOracle, Tag("tag:hang")]
     | Annotated[PythonOracle, Tag("tag:python")]
     | Annotated[MetricOracle, Tag("tag:metric")],
-    Discriminator(
-        _tag,
-        custom_error_type=UNKNOWN_KIND,
-        custom_error_message="expected exit_code, regex, hang, python or metric",
-    ),
+    by_kind("exit_code", "regex", "hang", "python", "metric"),
     Field(),
 ]
 
@@ -348,15 +348,12 @@ def classify(oracle: Deciding, end: TrialEnd, expected: Failure | None = None) -
         return replace(found, harmless=tuple(dict.fromkeys((*errors, *output))))
     known = frozenset({expected.ended.status or 0}) if expected is not None else frozenset()
     not_started = why_not_started(end, known)
-    if not_started is not None and not _has_raised(end):
+    # With an exception of the program's own it was started.
+    raised = any(not cause.wraps for cause in causes_in(end.stderr.tail))
+    if not_started is not None and not raised:
         return _error(not_started)
     progress = progress_in(errors) + progress_in(output)
     return guarded(replace(found, harmless=progress), expected)
-
-
-def _has_raised(end: TrialEnd) -> bool:
-    """An exception of the program's own: it was started."""
-    return any(not cause.wraps for cause in causes_in(end.stderr.tail))
 
 
 def guarded(found: Classified, expected: Failure | None) -> Classified:
@@ -367,16 +364,6 @@ def guarded(found: Classified, expected: Failure | None) -> Classified:
     if found.is_named or same_failure(expected, failure):
         return found
     return replace(found, outcome=Outcome.OTHER, why=f"{ANOTHER_FAILURE}{failure.text}")
-
-
-def checked_pattern(pattern: str) -> str:
-    try:
-        compiled = re.compile(pattern.encode())
-    except re.error as wrong:
-        raise UsageError(f"{pattern!r} is not a regular expression: {wrong}") from None
-    if compiled.search(b""):
-        raise UsageError(f"{pattern!r} matches empty output, so it would match every run")
-    return pattern
 
 
 def _left_over(end: TrialEnd) -> Classified:

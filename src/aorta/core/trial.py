@@ -22,10 +22,10 @@ milliseconds.
 
 class RuntimeKind(StrEnum):
     HOST = "host"
-    VENV = "venv"
     DOCKER = "docker"
     PODMAN = "podman"
     PYXIS = "pyxis"
+    VENV = "venv"
 
 
 @dataclass(frozen=True)
@@ -267,6 +267,11 @@ class Tally:
     @property
     def trials(self) -> int:
         return self.evidence + self.error
+
+    @property
+    def rate(self) -> float:
+        """Reproductions among what is evidence; 0 without any."""
+        return self.reproduced / self.evidence if self.evidence else 0.0
 
     def is_hopeless(self, retries: int = RETRIES) -> bool:
         """So many trials could not tell that no further one is worth its time."""

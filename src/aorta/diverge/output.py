@@ -9,7 +9,7 @@ from aorta.core.errors import Exit
 from aorta.diverge.comparing import PHASES, Comparison, Parting
 from aorta.diverge.request import GoodAndBad
 from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
-from aorta.engine.events import Reason
+from aorta.engine.events import Ending, Reason
 
 SCHEMA = "aorta.diverge/1"
 
@@ -63,8 +63,7 @@ class DivergeReport:
     @property
     def exit_code(self) -> int:
         if self.ended is not Reason.DONE:
-            stopped = {Reason.INTERRUPTED: Exit.INTERRUPTED, Reason.TERMINATED: Exit.TERMINATED}
-            return int(stopped.get(self.ended, Exit.BUDGET))
+            return int(Ending(self.ended).exit_code)
         others = {"partial": Exit.BUDGET, "not_aligned": Exit.NO_ANSWER}
         return int(others.get(self.status, Exit.OK))
 
@@ -195,9 +194,8 @@ def _parting_lines(first: Parting) -> Iterator[str]:
 
 def _rank_lines(found: RankParting) -> Iterator[str]:
     what, _, name = found.name.partition("::")
-    who = (
-        f"rank {found.odd[0]}" if len(found.odd) == 1 else f"ranks {', '.join(map(str, found.odd))}"
-    )
+    odd = ", ".join(map(str, found.odd))
+    who = f"rank {odd}" if len(found.odd) == 1 else f"ranks {odd}"
     yield (
         f"  the {what} of {name or '?'} in step {found.step} is not the same on every rank: "
         f"{who} differ{'s' if len(found.odd) == 1 else ''} by {found.difference:.3g}"

@@ -1,6 +1,5 @@
 """Every option of a comparison, and the two sides that follow from them or from a run directory."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -8,11 +7,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aorta.core.errors import UsageError
+from aorta.core.names import spelled
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.documents import load_document
-from aorta.registry.environments import stack_mitigations
-from aorta.registry.mitigations import get_mitigation
+from aorta.registry.environments import EnvironmentLayers, stack_mitigations
 from aorta.runtimes.git import laid_out
 from aorta.workloads.trial import WorkloadRequest
 
@@ -118,8 +117,8 @@ class DivergeRequest:
             raise UsageError("--between-ranks compares the ranks of one run; remove the good side")
         if self.run_dir is not None:
             return good_and_bad_of_run(self.run_dir)
-        command = self.command if isinstance(self.command, str) else list(self.command)
-        return GoodAndBad(Side("command", {"command": command}, self.cwd or Path.cwd()), None)
+        config = {"command": self.command}
+        return GoodAndBad(Side("command", config, self.cwd or Path.cwd()), None)
 
     @property
     def known(self) -> GoodAndBad:
@@ -138,11 +137,8 @@ class DivergeRequest:
     @cached_property
     def good_env(self) -> dict[str, str]:
         """The variables of the good side."""
-        stack = [
-            (name, get_mitigation(name, self.mitigations_files).env)
-            for name in self.good_mitigations
-        ]
-        return {**stack_mitigations(stack), **self.good_set}
+        layers = EnvironmentLayers(None, self.good_mitigations, self.mitigations_files)
+        return {**stack_mitigations(layers.resolved_mitigations()), **self.good_set}
 
     @property
     def good_orders(self) -> dict[str, str]:
@@ -187,7 +183,7 @@ def plan_lines(request: DivergeRequest) -> Iterator[str]:
     known = request.known
     command = known.bad.config.get("command", known.bad.workload)
     other = (known.good.words or "as it is") if known.good else ""
-    yield f"command  {command if isinstance(command, str) else shlex.join(command)}"
+    yield f"command  {spelled(command)}"
     yield f"  in     {known.bad.base}"
     yield f"  bad    {known.bad.words or 'as it is'}"
     yield f"  good   {other or 'none: first NaN, and whether it repeats its own numbers'}"

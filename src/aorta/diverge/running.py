@@ -83,9 +83,8 @@ class _Recording:
             "PYTHONPATH": os.pathsep.join(filter(None, (str(HOOK), inherited))),
             "AORTA_DIVERGE": json.dumps(orders),
         }
-        trial = workload_experiment(side.request(self.request.timeout)).trial(
-            Point.of({}), index, trial_dir
-        )
+        experiment = workload_experiment(side.request(self.request.timeout))
+        trial = experiment.trial(Point.of({}), index, trial_dir)
         return replace(trial, id=f"{point.key}.{index}", env={**trial.env, **env}, watch=Watch())
 
 
@@ -149,12 +148,10 @@ class _Work:
 
     def _recorded(self, question_name: str, runs: int, replica: int = 0) -> _Runs:
         """So many runs of each side, as the streams of their ranks."""
-        good_and_bad = [
-            Point.of({"side": name}, replica=replica) for name in self.good_and_bad.names
-        ]
+        sides = [Point.of({"side": name}, replica=replica) for name in self.good_and_bad.names]
         question = Question(
             name=question_name,
-            search=EveryPoint(good_and_bad),
+            search=EveryPoint(sides),
             judges=SameJudge(EveryTrial(runs)),
             experiment=_Recording(self.good_and_bad, self.request),
             fingerprint=self.request.identity(),

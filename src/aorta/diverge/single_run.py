@@ -193,11 +193,8 @@ def between_ranks(
 
 
 def _odd(by_rank: Mapping[int, Operation]) -> tuple[int, ...]:
-    alike = {
-        rank: frozenset(
-            other for other in by_rank if outputs_apart(by_rank[rank], by_rank[other]) == 0
-        )
-        for rank in by_rank
-    }
-    most = max(alike.values(), key=len)
+    def alike(mine: Operation) -> set[int]:
+        return {rank for rank, other in by_rank.items() if outputs_apart(mine, other) == 0}
+
+    most = max(map(alike, by_rank.values()), key=len)
     return tuple(sorted({*by_rank} - most if 2 * len(most) > len(by_rank) else by_rank))

@@ -89,7 +89,11 @@ class LocalExecutor:
     def start(self, trial: TrialSpec) -> None:
         slot = next((s for s in self._slots if s.running is None), None) or self._open_slot()
         if slot.devices:
-            trial = _with_devices(trial, slot.devices)
+            # Its variables show it these devices, and a container is given them.
+            from aorta.runtimes.engine import shown_devices
+
+            env, own = shown_devices(slot.devices), replace(trial.resources, gpus=len(slot.devices))
+            trial = replace(trial, env={**trial.env, **env}, resources=own)
         trial.trial_dir.mkdir(parents=True, exist_ok=True)
         launch = self._launch(trial)
         request = request_for(trial, launch, grace=self._grace, max_log_bytes=self._max_log_bytes)
@@ -197,14 +201,6 @@ def _send(slot: _Slot, content: Mapping[str, Any]) -> None:
     slot.control.sendall(json.dumps(content).encode("ascii") + b"\n")
 
 
-def _with_devices(trial: TrialSpec, devices: Sequence[str]) -> TrialSpec:
-    """Its variables show it these devices, and a container is given them."""
-    from aorta.runtimes.engine import shown_devices
-
-    resources = replace(trial.resources, gpus=len(devices))
-    return replace(trial, env={**trial.env, **shown_devices(devices)}, resources=resources)
-
-
 def _kill_by_variable(name: str, *values: object) -> None:
     """Every process with one of these values. One that is just becoming another program shows none
     for a moment, so they are looked for again."""
@@ -232,7 +228,9 @@ def request_for(
     trial: TrialSpec, launch: Launch, *, grace: float, max_log_bytes: int
 ) -> dict[str, Any]:
     """The request to run `launch` on this machine."""
-    watch = trial.watch
+    watch, own = trial.watch, metric_file_of(trial)
+    # Where its metric may lie: its own place, and the one that it may share with others.
+    metric = None if own is None else [str(own), str(trial.cwd / str(watch.json_file))]
     return {
         "op": "run",
         "argv": list(launch.argv),
@@ -241,7 +239,7 @@ def request_for(
         "cleanup": [list(argv) for argv in launch.cleanup],
         "ran_out_of_memory": list(launch.ran_out_of_memory),
         "trial_dir": str(trial.trial_dir),
-        "metric": _metric_places(trial),
+        "metric": metric,
         "patterns": [vars(pattern) for pattern in watch.patterns],
         "timeout": trial.timeout,
         "silent_for": watch.silent_for,
@@ -249,14 +247,6 @@ def request_for(
         "grace": grace,
         "max_log_bytes": max_log_bytes,
     }
-
-
-def _metric_places(trial: TrialSpec) -> list[str] | None:
-    """The trial's own, and the one that it may share with others."""
-    own = metric_file_of(trial)
-    if own is None or trial.watch.json_file is None:
-        return None
-    return [str(own), str(trial.cwd / trial.watch.json_file)]
 
 
 def trial_end(trial: TrialSpec, launch: Launch, response: Mapping[str, Any], host: str) -> TrialEnd:

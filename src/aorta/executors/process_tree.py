@@ -24,7 +24,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _PATIENCE = 10.0  # seconds for what was killed to be gone
 _SOURCE = str(Path(__file__).parents[2])
 _UNSEEN = "cannot be seen here; every node must share the file system of it"
-_helpers: set[int] = set()
+helpers: set[int] = set()  # children that, with what they start, belong to no trial
 
 
 def own_program(module: str) -> list[str]:
@@ -102,24 +102,19 @@ def reap() -> dict[int, int]:
             if pid == 0:
                 break
             ended[pid] = status
-    _helpers.difference_update(ended)
+    helpers.difference_update(ended)
     return ended
 
 
 def alive() -> bool:
     """Whether any descendant is left that is no helper."""
-    if _helpers:
+    if helpers:
         reap()
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    return not _helpers or bool(descendants(os.getpid(), _helpers))
-
-
-def add_helper(pid: int) -> None:
-    """This child and what it starts belong to no trial."""
-    _helpers.add(pid)
+    return not helpers or bool(descendants(os.getpid(), helpers))
 
 
 def descendants(root: int, leaving_out: Collection[int] = ()) -> list[int]:
@@ -141,11 +136,7 @@ def descendants(root: int, leaving_out: Collection[int] = ()) -> list[int]:
     return found
 
 
-def _never() -> bool:
-    return False
-
-
-def end_all(grace: float, hurried: Callable[[], bool] = _never) -> None:
+def end_all(grace: float, hurried: Callable[[], bool]) -> None:
     """TERM, wait up to `grace` or until `hurried`, KILL until nothing is left."""
     reap()
     if not alive():
@@ -160,12 +151,12 @@ def end_all(grace: float, hurried: Callable[[], bool] = _never) -> None:
 
 
 def _signal(number: signal.Signals) -> None:
-    for pid in descendants(os.getpid(), _helpers):
+    for pid in descendants(os.getpid(), helpers):
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
-def _wait_until_gone(seconds: float, hurried: Callable[[], bool] = _never) -> None:
+def _wait_until_gone(seconds: float, hurried: Callable[[], bool] = lambda: False) -> None:
     deadline = time.monotonic() + seconds
     pause = 0.0005
     while True:

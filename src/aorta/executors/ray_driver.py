@@ -100,9 +100,8 @@ class Driver:
                     case "run", trial:
                         self._submit(trial)
                     case "cancel", trial_id:
-                        self._cancel(
-                            [t for t, trial in self._tasks.items() if trial.id == trial_id]
-                        )
+                        tasks = self._tasks.items()
+                        self._cancel([task for task, trial in tasks if trial.id == trial_id])
             else:
                 self._tell_ends()
 

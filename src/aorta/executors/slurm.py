@@ -378,7 +378,7 @@ class SlurmJobs(_Slurm):
         for worker in workers:
             state = states.get(worker)
             why = state.why_over if state else "Slurm no longer knows its job"
-            if state is not None and state.is_running:
+            if state is not None and state.word == "RUNNING":
                 why = _silence(self._spool, worker, self._seen_running.setdefault(worker, now))
                 if why:
                     slurm.ask("scancel", "--quiet", worker)
@@ -388,7 +388,7 @@ class SlurmJobs(_Slurm):
     def _worker_ended(self, worker: str, why: str, state: slurm.JobState | None) -> None:
         pool = next(pool for pool in self._pools.values() if worker in pool.workers)
         pool.workers.discard(worker)
-        memory = state is not None and state.out_of_memory
+        memory = state is not None and state.word == "OUT_OF_MEMORY"
         node = state.nodes if state is not None and state.name != "COMPLETED" else ""
         log = _tail_of(self._spool.path / f"slurm-{worker}.out")
         gone = _Gone(why + log, node, out_of_memory=memory)
@@ -485,9 +485,8 @@ class SlurmSteps(_Slurm):
         overlap = ["--overlap"] if os.environ.get("SLURM_STEP_ID") else []
         # An allocation that outlives its nodes says so to srun by a variable, and a step that
         # outlives its node never ends.
-        fate = ["--no-kill=off"]
-        options = slurm.step_options(resources)
-        return ["--exact", *overlap, *fate, "--input=none", *options, *exclude]
+        fixed = ["--exact", *overlap, "--no-kill=off", "--input=none"]
+        return [*fixed, *slurm.step_options(resources), *exclude]
 
     def _tend(self) -> None:
         """A step ends with its trial, or its trial is lost with it."""
@@ -496,16 +495,17 @@ class SlurmSteps(_Slurm):
         held = {held.pool: held for held in self._held.values()}
         for worker, step in list(self._steps.items()):
             if step.poll() is not None:
-                self._lose(held.get(worker), "its step ended without a report")
+                self._lose(held.get(worker))
                 (self._spool.path / f"{worker}.out").unlink(missing_ok=True)
                 del self._steps[worker]
             elif worker not in held:
                 step.terminate()
 
-    def _lose(self, held: _Held | None, why: str) -> None:
+    def _lose(self, held: _Held | None) -> None:
         if held is not None and held.gone is None:
             log = _tail_of(self._spool.path / f"{held.pool}.out")
-            held.gone = _Gone(why + log, _node_in(log), slurm.OOM_IN_LOG in log)
+            why = f"its step ended without a report{log}"
+            held.gone = _Gone(why, _node_in(log), slurm.OOM_IN_LOG in log)
             self._spool.withdraw(held.pool, held.number)
 
     def _leave(self) -> None:

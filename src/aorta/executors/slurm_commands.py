@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import expand_hosts
 from aorta.core.trial import Resources
+from aorta.runtimes.programs import heard
 
 _SECONDS = 60.0
 _SILENCE = re.compile(
@@ -49,18 +50,10 @@ class JobState:
     @property
     def why_over(self) -> str | None:
         """Why nothing more is to be expected of it; None while something is."""
-        return _FINAL.get(self._word)
+        return _FINAL.get(self.word)
 
     @property
-    def is_running(self) -> bool:
-        return self._word == "RUNNING"
-
-    @property
-    def out_of_memory(self) -> bool:
-        return self._word == "OUT_OF_MEMORY"
-
-    @property
-    def _word(self) -> str:
+    def word(self) -> str:
         """`CANCELLED by 1000` and `CANCELLED+` are both CANCELLED."""
         return self.name.split(maxsplit=1)[0].rstrip("+") if self.name else ""
 
@@ -80,16 +73,8 @@ def ask(*argv: str, text: str = "") -> str:
             "install slurm-client"
         )
     try:
-        done = subprocess.run(
-            argv,
-            input=text,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_SECONDS,
-            start_new_session=True,  # a Ctrl-C on the terminal is for us alone
-            check=False,
-        )
+        # A Ctrl-C on the terminal is for us alone.
+        done = heard(argv, text, timeout=_SECONDS, start_new_session=True)
     except subprocess.TimeoutExpired:
         raise ControllerSilentError(f"{argv[0]} did not answer within {_SECONDS:g} s") from None
     if done.returncode != 0:

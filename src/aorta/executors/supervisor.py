@@ -131,18 +131,15 @@ class SupervisedTrial:
         self.response["result"] = json_object(result)
         if metric is not None and (number := metric.found()):
             self.response["result"] = {**(self.response["result"] or {}), **number}
-        if self._was_killed():
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
+        # By SIGKILL, or it says so as a shell and a container engine do.
+        if code in {-signal.SIGKILL, 128 + signal.SIGKILL}:
             counted = oom_kills() > oom_kills_before
             question = self.request["ran_out_of_memory"]
             engine_says = bool(question) and output_of(question) == b"true"
             self.response["out_of_memory"] = counted or engine_says
         clean_up(self.request["cleanup"])
         return self._finish()
-
-    def _was_killed(self) -> bool:
-        """By SIGKILL, or says so as a shell and a container engine do."""
-        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
-        return code in {-signal.SIGKILL, 128 + signal.SIGKILL}
 
     def _start(self) -> int:
         directory = Path(self.request["trial_dir"])
@@ -234,12 +231,10 @@ class SupervisedTrial:
         return bool(passed)
 
     def _end_tree(self, grace: float) -> None:
-        """A status that we caused ourselves is no fact about the command, so it is not kept."""
+        """A status that we caused ourselves is no fact about the command, so it is not kept. What
+        the tree wrote before it ended is read; bounded: an unkillable process writes on.
+        """
         process_tree.end_all(grace, self.owner.is_gone)
-        self._drain()
-
-    def _drain(self) -> None:
-        """What the tree wrote before it ended; bounded: an unkillable process writes on."""
         at = self._now()
         until = at + 1.0
         for end, stream in self.streams.items():

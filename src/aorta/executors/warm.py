@@ -145,5 +145,5 @@ def _started(request: Mapping[str, Any]) -> tuple[socket.socket, float]:
         env = {**request["env"], "AORTA_TRIAL_DIR": str(supervisor)}
         argv, env = [*warm["program"], *warm["arguments"]], hooked(env, supervisor, wanted)
         pid = process_tree.start(argv, env, request["cwd"], null, null, keep=line)
-    process_tree.add_helper(pid)
+    process_tree.helpers.add(pid)
     return ours, json.loads(ours.recv(64))

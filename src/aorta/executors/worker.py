@@ -219,8 +219,12 @@ class Worker:
             while not (ended := executor.wait(_LOOK_EVERY)):
                 if self._is_cancelled(number):
                     executor.cancel(trial.id)
-        if _looks_ended(ended[0]):
-            self._await_dismissal()
+        # Schedulers end jobs with such signals; the kernel ends them for want of memory.
+        if not ended[0].out_of_memory and ended[0].ended.signal_number in _ENDING:
+            # Of all processes of a job: the trial's may end before we hear of it.
+            deadline = time.monotonic() + _DISMISSAL_SECONDS
+            while not self._dismissed and time.monotonic() < deadline:
+                time.sleep(0.02)
         return ended[0]
 
     def _is_cancelled(self, number: str) -> bool:
@@ -234,12 +238,6 @@ class Worker:
             if not self._spool.path.is_dir():
                 raise _OwnerGoneError from None
             return self._dismissed  # a file system that hiccups ends no trial
-
-    def _await_dismissal(self) -> None:
-        """A scheduler signals all processes of a job: the trial's may end before we hear of it."""
-        deadline = time.monotonic() + _DISMISSAL_SECONDS
-        while not self._dismissed and time.monotonic() < deadline:
-            time.sleep(0.02)
 
 
 def launch_across_tasks(trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
@@ -255,11 +253,6 @@ def launch_across_tasks(trial: TrialSpec, srun: Sequence[str] | None) -> Launch:
         return replace(launch, argv=(launch.argv[0], *srun, *launch.argv[1:]))
     refusals = (*launch.refusals, *ENDED_BY_SLURM)
     return replace(launch, argv=("srun", *srun, *launch.argv), refusals=refusals)
-
-
-def _looks_ended(end: TrialEnd) -> bool:
-    """By a signal with which schedulers end jobs, and not by the kernel for want of memory."""
-    return not end.out_of_memory and end.ended.signal_number in _ENDING
 
 
 def _unseen(what: str) -> str:

@@ -1,7 +1,6 @@
 """What may be asked of an isolation, the function that answers it, and the answer as a document."""
 
 import random
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import Any
 from aorta.attribution import AttributeRequest, attribute_request
 from aorta.core.axis import Point, as_indexes
 from aorta.core.errors import Exit, UsageError
-from aorta.core.names import expand_hosts
+from aorta.core.names import expand_hosts, spelled
 from aorta.core.oracle import Deciding, Oracle, known_failure
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
@@ -106,8 +105,7 @@ class IsolateReport:
 
     @property
     def node_hours(self) -> float:
-        seconds = sum(r.duration * len(as_indexes(r.point[NODES])) for r in self.records)
-        return seconds / 3600
+        return sum(r.duration * len(as_indexes(r.point[NODES])) for r in self.records) / 3600
 
     def to_json(self) -> dict[str, Any]:
         search, names = self.search, self.request.names
@@ -233,7 +231,7 @@ class IsolateReport:
         return [self.request.names[node] for node in self.search.lost_nodes(_LOST_EVERY_TIME)]
 
     def _next(self) -> Iterator[str]:
-        answer, job = self.search.answer, _spelled(self.request.command)
+        answer, job = self.search.answer, spelled(self.request.command)
         if answer is None:
             yield from filter(None, [self.ending.command_to_go_on("isolate", self.run_dir)])
             return
@@ -309,7 +307,7 @@ def plan_lines(request: IsolateRequest) -> Iterator[str]:
     _check(request)
     search, priors = _search(request)
     names = request.names
-    yield f"command  {_spelled(request.command)}"
+    yield f"command  {spelled(request.command)}"
     yield f"  nodes  {len(names)}, placements of {search.smallest} to {search.largest}"
     for line in priors:
         yield f"  prior  {line}"
@@ -350,19 +348,8 @@ def _check_hosts(request: IsolateRequest) -> None:
 
 
 def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:
+    """With prior weights of the nodes, and in words what attribution reads in earlier failures."""
     names = request.names
-    suspicion, priors = _suspicion(request, names)
-    return Isolation(
-        nodes=len(names),
-        smallest=request.smallest,
-        largest=request.most_nodes,
-        confidence=request.confidence,
-        suspicion=suspicion,
-    ), priors
-
-
-def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[float], list[str]]:
-    """Prior weights of the nodes, from what attribution reads in earlier failures, in words too."""
     weights, said = [1.0] * len(names), []
     for path in request.history:
         finding = attribute_request(AttributeRequest(logs=(path,))).finding
@@ -375,16 +362,20 @@ def _suspicion(request: IsolateRequest, names: Sequence[str]) -> tuple[list[floa
         weight = _STRONG_SUSPECT if finding.failure_class in _HARDWARE else _SUSPECT
         weights[names.index(node)] *= weight
         said.append(f"{node}: {finding.failure_class} in {path.name} (weighs {weight:g} times)")
-    return weights, said
+    return Isolation(
+        nodes=len(names),
+        smallest=request.smallest,
+        largest=request.most_nodes,
+        confidence=request.confidence,
+        suspicion=weights,
+    ), said
 
 
 def _experiment(request: IsolateRequest) -> WorkloadExperiment:
-    command = request.command
-    words = command if isinstance(command, str) else list(command)
     return workload_experiment(
         WorkloadRequest(
             workload="command",
-            config={"command": words, "cwd": str(request.cwd)},
+            config={"command": request.command, "cwd": str(request.cwd)},
             environment=request.layers.resolved_environment(),
             mitigations=request.layers.resolved_mitigations(),
             extra_env=[request.layers.extra_env],
@@ -459,11 +450,6 @@ def _expected(request: IsolateRequest, rate: float) -> tuple[int, int]:
             search.tell(point, Verdict(guilty in members and rng.random() < rate))
         costs.append((search.runs, nodes))
     return sorted(costs)[_REHEARSALS // 2]
-
-
-def _spelled(command: tuple[str, ...] | str) -> str:
-    """As a shell reads it."""
-    return command if isinstance(command, str) else shlex.join(command)
 
 
 def _share(failed: int, passed: int) -> float | None:

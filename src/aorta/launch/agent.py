@@ -156,10 +156,8 @@ class AgentCycle:
         failed = [end.rank for end in ends if end.failed]
         incomplete = self.logs.pump.incomplete
         in_order = [rank for rank in dict.fromkeys((*failed, *ranks)) if rank not in incomplete]
-        files = self.directory
-        logs = [
-            path for rank in in_order for path in (files.file(rank, "err"), files.file(rank, "out"))
-        ]
+        files, told = self.directory, (*failed[:_MOST_TAILS], *incomplete)
+        logs = [files.file(rank, kind) for rank in in_order for kind in ("err", "out")]
         return CycleEvidence(
             agent=f"{self.node}:{os.getpid()}",
             node=self.node,
@@ -167,9 +165,7 @@ class AgentCycle:
             ranks=tuple(ranks),
             ends=tuple(ends),
             log_paths=tuple(str(path) for path in logs if is_there(path)),
-            tails={
-                rank: self.logs.pump.tail_of(rank) for rank in (*failed[:_MOST_TAILS], *incomplete)
-            },
+            tails={rank: self.logs.pump.tail_of(rank) for rank in told},
             hung_rank=self.hung_rank,
             dumps=self.dumps,
             step=self.logs.furthest_step(),
@@ -253,7 +249,10 @@ class DecidingAgent(LocalElasticAgent):
             self._note_failure(words)
         number = cycle.start.cycle
         if cycle.is_time_to_look(self._handler.seconds_between_looks):
-            self._note_lost(self._handler.lost_nodes())
+            lost = self._handler.lost_nodes()
+            # Unless it said why it leaves: its process may be seen to end before its word is.
+            if lost and store.failure_of(number) is None:
+                self._note_failure(f"the agent on {', '.join(sorted(set(lost)))} was lost")
             cycle.is_over |= store.look_whether_over(number)
         cycle.is_over |= store.is_over(number)
         if not cycle.is_over:
@@ -267,11 +266,6 @@ class DecidingAgent(LocalElasticAgent):
             cycle.failure = said
             log.info("cycle %s failed elsewhere: %s", cycle.start.cycle_id, said)
         return said is not None
-
-    def _note_lost(self, nodes: tuple[str, ...]) -> None:
-        """Unless it said why it leaves: its process may be seen to end before its word is."""
-        if nodes and self._handler.job_store.failure_of(self._current().start.cycle) is None:
-            self._note_failure(f"the agent on {', '.join(sorted(set(nodes)))} was lost")
 
     def _is_left_for_another(self) -> bool:
         """Whether this cycle ends because nodes wait to join: seen here, or announced."""
@@ -404,9 +398,8 @@ class DecidingAgent(LocalElasticAgent):
         """A cycle cut short by a signal or a lost store is recorded as its leader saw it."""
         cycle = self._cycle
         if cycle is not None and cycle.is_leader and not cycle.is_recorded:
-            write_cycle_info(
-                self._logs.log_dir, cycle.start, (self._evidence(cycle),), ending=ending
-            )
+            evidence = (self._evidence(cycle),)
+            write_cycle_info(self._logs.log_dir, cycle.start, evidence, ending=ending)
 
     def end_for_everybody(self, ending: JobEnding) -> None:
         self._handler.end(ending)
@@ -463,8 +456,7 @@ class DecidingAgent(LocalElasticAgent):
             for local in range(spec.local_world_size)
         ]
 
-    def _stop_workers(self, worker_group: WorkerGroup, is_restart: bool = True) -> None:
-        del worker_group, is_restart
+    def _stop_workers(self, *_: object, **__: object) -> None:
         self._shutdown()
 
     def _shutdown(

@@ -236,17 +236,13 @@ def _from_old_flags(flags: Namespace, ours: Collection[str]) -> dict[str, Any]:
     urls = [backend for backend in backends if backend != "mcp"] or None
     mcp = True if "mcp" in backends else None
     action, hang = flags.ft_attribution_stop_action, flags.ft_rank_heartbeat_timeout
+    logs_alone = action and action == "log"
     found: dict[str, Any] = {}
     for old, new, key, value in (
         ("endpoint", "--ft-attrsvc-url", "attribution.attrsvc_url", url),
         ("backend URL", "--ft-attribution-http-url", "attribution.http_urls", urls),
         ("backend mcp", "--ft-attribution-enable-mcp", "attribution.enable_mcp", mcp),
-        (
-            "stop-action",
-            "--ft-attribution-dry-run",
-            "attribution.dry_run",
-            action and action == "log",
-        ),
+        ("stop-action", "--ft-attribution-dry-run", "attribution.dry_run", logs_alone),
         ("rank-heartbeat-timeout", "--ft-hang-timeout", "hang_timeout_seconds", hang),
     ):
         flag = f"--ft-{'attribution-' if key.startswith('attribution') else ''}{old}"

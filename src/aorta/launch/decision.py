@@ -56,10 +56,8 @@ class AttributionSources:
 
     def trigger(self, known: Callable[[], FailedCycle]) -> None:
         """Tell every source what this agent knows, without waiting for any."""
-        self._triggers = [
-            threading.Thread(target=_send, args=(source, known), daemon=True)
-            for source in self._sources
-        ]
+        sends = (partial(_send, source, known) for source in self._sources)
+        self._triggers = [threading.Thread(target=send, daemon=True) for send in sends]
         for thread in self._triggers:
             thread.start()
 
@@ -80,7 +78,8 @@ class AttributionSources:
             threading.Thread(None, _query, name, (source, failed, arriving), daemon=True).start()
         answers: list[SourceVerdict] = []
         missing = len(self._sources)
-        while missing and not self._is_certain(answers):
+        decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
+        while missing and not any(answer.action is decisive for answer in answers):
             try:
                 answer = arriving.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
@@ -102,10 +101,6 @@ class AttributionSources:
             answers.append(answer)
             if answer.action is self._verdict(answers).action is Action.STOP:
                 late_stop(answer)
-
-    def _is_certain(self, answers: Sequence[SourceVerdict]) -> bool:
-        decisive = Action.STOP if self._aggregation == "any" else Action.RESTART
-        return any(answer.action is decisive for answer in answers)
 
     def _verdict(self, answers: Sequence[SourceVerdict]) -> SourceVerdict:
         stops, restarts, unsure = (

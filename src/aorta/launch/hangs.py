@@ -74,9 +74,8 @@ class HangWatch:
 
     def _others_are_silent(self) -> bool:
         others = range(1, len(self.start.nodes))
-        return all(
-            self.store.quiet(self.start.cycle, group) >= self.limit * 0.8 for group in others
-        )
+        quiet = (self.store.quiet(self.start.cycle, group) for group in others)
+        return all(seconds >= self.limit * 0.8 for seconds in quiet)
 
 
 def collect_dumps(directory: CycleDir, pids: Mapping[int, int]) -> tuple[str, ...]:

@@ -100,7 +100,8 @@ class _Launch:
             self._end_for_everybody(wrong)
             raise
         finally:
-            _ignore_signals()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+                signal.signal(number, signal.SIG_IGN)
             agent.kill_leftovers()
             self._log_dir.sign_off()
         if ending.exit_code != Exit.OK:
@@ -182,6 +183,7 @@ def _agent(
     if hasattr(config, "signals_to_handle"):
         os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _heard(signals_to_handle(config))
     address, port = options.meeting.master or (None, None)
+    newer = ("event_log_handler", "numa_options", "virtual_local_rank")
     spec = WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
@@ -193,9 +195,7 @@ def _agent(
         master_addr=address,
         master_port=port,
         local_addr=config.local_addr,
-        **where_known(
-            config, WorkerSpec, "event_log_handler", "numa_options", "virtual_local_rank"
-        ),
+        **where_known(config, WorkerSpec, *newer),
     )
     settings = options.settings
     logs = CycleLogs(log_dir, options.shown, watch_hangs=settings.hang_timeout_seconds is not None)
@@ -245,8 +245,3 @@ def _heard(names: str) -> str:
         for name in map(str.strip, names.split(","))
     }
     return ",".join(name for name, handler in heard.items() if handler is not signal.SIG_IGN)
-
-
-def _ignore_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)

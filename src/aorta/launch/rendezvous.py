@@ -130,12 +130,10 @@ class DecidingRendezvous(RendezvousHandler):
         """The ending of a job whose last cycle failed: no further round is joined."""
         if is_leader:
             deadline = time.monotonic() + _EVIDENCE_WITHIN
-            lost = self._beats.silent(self.members)
-            while not (lost or self.job_store.has_all_evidence(start)):
-                if time.monotonic() >= deadline:
+            while not (lost := self._beats.silent(self.members)):
+                if self.job_store.has_all_evidence(start) or time.monotonic() >= deadline:
                     break
                 time.sleep(_CLOSER_LOOKS)
-                lost = self._beats.silent(self.members)
             return self.end(self.decider.final(self.job_store, start, self._lost_of(lost)))
         self.job_store.expect_ending(self._decision_timeout + _LEADER_GRACE)
         ending = self.job_store.ending()
@@ -188,11 +186,9 @@ class DecidingRendezvous(RendezvousHandler):
                 self._lost = self._lost_of([node for node in before if node not in members])
                 return
             ending = self.job_store.ending()
-            if ending is not None and self.start is None:
-                late = f"the job has already ended: {ending.reason}"
-                raise JobEndedError(JobEnding(ending.exit_code, late))
             if ending is not None:
-                raise JobEndedError(ending)
+                late = replace(ending, reason=f"the job has already ended: {ending.reason}")
+                raise JobEndedError(ending if self.start else late)
             number += 1
 
     def _wait_for_members(self, coming: _Round, *, looks_now: bool) -> tuple[Node, ...]:
@@ -247,13 +243,9 @@ class DecidingRendezvous(RendezvousHandler):
         lost = ", ".join(gone)
         if coming.before and not coming.said and waited > _OTHERS_LOOK:
             coming.said = True
-            log.warning(
-                "%d of %d nodes are here%s; waiting up to %g s for more",
-                len(here),
-                meeting.least,
-                f" ({lost} was lost)" if lost else "",
-                meeting.join_timeout,
-            )
+            words = "%d of %d nodes are here%s; waiting up to %g s for more"
+            why = f" ({lost} was lost)" if lost else ""
+            log.warning(words, len(here), meeting.least, why, meeting.join_timeout)
         if not is_over:
             return
         short = f"fewer than {meeting.least} nodes met within the join timeout "
@@ -335,11 +327,8 @@ class Heartbeats:
         passed = min(now - self._last_look, 2 * self.interval) if self._last_look else 0.0
         self._last_look = now
         beats = self.store.beats([node.id for node in nodes])
-        return frozenset(
-            node
-            for node, beat in zip(nodes, beats, strict=True)
-            if self._missed(node, beat, passed)
-        )
+        heard = zip(nodes, beats, strict=True)
+        return frozenset(node for node, beat in heard if self._missed(node, beat, passed))
 
     def _missed(self, node: Node, beat: bytes, passed: float) -> bool:
         before, silent_for = self._heard.get(node.id, (b"", 0.0))

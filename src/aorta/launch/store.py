@@ -265,9 +265,7 @@ class JobStore:
 
     def _reported(self, cycle: int) -> list[int]:
         """The groups that gave their evidence."""
-        return sorted(
-            {int(group) for group in (self._get(f"cycle/{cycle}/reported") or b"").split()}
-        )
+        return sorted(set(map(int, (self._get(f"cycle/{cycle}/reported") or b"").split())))
 
     def finished(self, cycle: int, more: int = 0) -> int:
         """How many agents have ranks that all succeeded."""

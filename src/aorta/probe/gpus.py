@@ -19,6 +19,7 @@ from aorta.probe.machine import (
     ToolAnswer,
     gpu_record,
     missing_in,
+    pairs_in,
     read_text,
     whole_number,
 )
@@ -51,17 +52,10 @@ def has_nvidia(machine: Machine) -> bool:
 
 
 def probe_cuda(machine: Machine) -> Probed:
-    value: JsonObject = {
-        "driver_version": _driver_version(machine),
-        "toolkit_version": _toolkit_version(machine),
-    }
-    return Probed(value)
-
-
-def _driver_version(machine: Machine) -> str | None:
     text = machine.text("/proc/driver/nvidia/version") or ""
-    found = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
-    return found[1] if found else None
+    driver = re.search(r"Kernel Module.*?\s(\d+\.\d+(?:\.\d+)?)\s", text)
+    toolkit = _toolkit_version(machine)
+    return Probed({"driver_version": driver[1] if driver else None, "toolkit_version": toolkit})
 
 
 def _toolkit_version(machine: Machine) -> str | None:
@@ -83,7 +77,7 @@ _QUESTIONS = {
     "memory_mib": "memory.total",
     "driver": "driver_version",
     "vbios": "vbios_version",
-    "arch": "compute_cap",  # older drivers do not know it, and refuse the whole question
+    "arch": "compute_cap",  # last: older drivers do not know it, and refuse the whole question
 }
 _UNKNOWN = {"", "n/a", "[n/a]", "[not supported]", "[unknown error]", "[gpu requires reset]"}
 
@@ -100,15 +94,12 @@ def nvidia_gpus(machine: Machine) -> Probed:
 
 
 def _ask_nvidia_smi(machine: Machine) -> ToolAnswer:
-    answer = _query(machine, [*_QUESTIONS.values()])
-    if answer.exit_code:
-        return _query(machine, [query for query in _QUESTIONS.values() if query != "compute_cap"])
+    for questions in ([*_QUESTIONS.values()], [*_QUESTIONS.values()][:-1]):
+        wanted = f"--query-gpu={','.join(questions)}"
+        answer = machine.ask("nvidia-smi", wanted, "--format=csv,noheader,nounits")
+        if not answer.exit_code:
+            break
     return answer
-
-
-def _query(machine: Machine, questions: list[str]) -> ToolAnswer:
-    wanted = f"--query-gpu={','.join(questions)}"
-    return machine.ask("nvidia-smi", wanted, "--format=csv,noheader,nounits")
 
 
 def _nvidia_rows(answer: ToolAnswer) -> list[JsonObject]:
@@ -137,21 +128,19 @@ def _nvidia_gpu(row: dict[str, str]) -> JsonObject:
 
 def _nvidia_from_proc(machine: Machine) -> list[JsonObject]:
     files = machine.children("/proc/driver/nvidia/gpus", "*/information")
-    return [_nvidia_from_information(index, file) for index, file in enumerate(files)]
-
-
-def _nvidia_from_information(index: int, file: Path) -> JsonObject:
-    pairs = (line.split(":", 1) for line in (read_text(file) or "").splitlines() if ":" in line)
-    fields = {key.strip(): value.strip() for key, value in pairs}
-    return gpu_record(
-        vendor="nvidia",
-        index=index,
-        name=fields.get("Model"),
-        uuid=fields.get("GPU UUID"),
-        pci=file.parent.name,
-        vbios=fields.get("Video BIOS"),
-        source="/proc/driver/nvidia",
-    )
+    return [
+        gpu_record(
+            vendor="nvidia",
+            index=index,
+            name=fields.get("Model"),
+            uuid=fields.get("GPU UUID"),
+            pci=file.parent.name,
+            vbios=fields.get("Video BIOS"),
+            source="/proc/driver/nvidia",
+        )
+        for index, file in enumerate(files)
+        for fields in [pairs_in(read_text(file), ":")]
+    ]
 
 
 # -- AMD, whose GPUs sysfs shows without a tool
@@ -173,12 +162,7 @@ def amd_gpus(machine: Machine) -> Probed:
 
 
 def _amd_gpu(card: Path, arches: dict[str, str], driver: str | None) -> JsonObject:
-    fields = dict(
-        line.split("=", 1)
-        for line in (read_text(card / "device/uevent") or "").splitlines()
-        if "=" in line
-    )
-    pci = fields.get("PCI_SLOT_NAME")
+    pci = pairs_in(read_text(card / "device/uevent"), "=").get("PCI_SLOT_NAME")
     unique = read_text(card / "device/unique_id")
     memory = whole_number(read_text(card / "device/mem_info_vram_total"))
     return gpu_record(
@@ -200,19 +184,11 @@ def _kfd_arches(machine: Machine) -> dict[str, str]:
     for file in machine.children("/sys/class/kfd/kfd/topology/nodes", "*/properties"):
         fields = dict(re.findall(r"^(\w+) (\d+)$", read_text(file) or "", re.MULTILINE))
         target = int(fields.get("gfx_target_version", 0))
-        location = int(fields.get("location_id", 0))
+        domain, place = int(fields.get("domain", 0)), int(fields.get("location_id", 0))
+        pci = f"{domain:04x}:{place >> 8:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"
         if target:
-            arches[_pci_address(int(fields.get("domain", 0)), location)] = _gfx_name(target)
+            arches[pci] = f"gfx{target // 10000}{target // 100 % 100:x}{target % 100:x}"
     return arches
-
-
-def _pci_address(domain: int, location: int) -> str:
-    return f"{domain:04x}:{location >> 8:02x}:{location >> 3 & 0x1F:02x}.{location & 7}"
-
-
-def _gfx_name(target: int) -> str:
-    major, minor, step = target // 10000, target // 100 % 100, target % 100
-    return f"gfx{major}{minor:x}{step:x}"
 
 
 _HEALTH_TIMEOUT = 30.0
@@ -235,8 +211,8 @@ def rocm_expected(machine: Machine) -> bool:
 def probe_rocm(machine: Machine) -> Probed:
     root = rocm_root(machine)
     value: JsonObject = {
-        "version": _info(root, "version"),
-        "version_dev": _info(root, "version-dev"),
+        "version": _text(root, ".info/version"),
+        "version_dev": _text(root, ".info/version-dev"),
         "kmd_version": machine.text("/sys/module/amdgpu/version"),
     }
     return _expected(machine, "rocm", value, "not found in the ROCm installation")
@@ -303,10 +279,6 @@ def _expected(machine: Machine, section: str, value: JsonObject, cause: str) -> 
 
 def _text(root: Path | None, name: str) -> str | None:
     return read_text(root / name) if root else None
-
-
-def _info(root: Path | None, name: str) -> str | None:
-    return _text(root, f".info/{name}")
 
 
 def _defined(name: str, header: str) -> str | None:

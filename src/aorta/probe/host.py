@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
-from aorta.probe.machine import JsonObject, Machine, Probed, missing_in, read_text
+from aorta.probe.machine import JsonObject, Machine, Probed, missing_in, pairs_in, read_text
 from aorta.registry.mitigation import BUILTIN_MITIGATIONS
 from aorta.scrub.secrets import safe_value
 from aorta.scrub.vocabulary import words
@@ -35,6 +35,7 @@ KNOWN_VARIABLES: tuple[str, ...] = tuple(
 def probe_host(machine: Machine) -> Probed:
     system = os.uname()
     library, version = platform.libc_ver()
+    release = pairs_in(machine.text("/etc/os-release"), "=").get("PRETTY_NAME")
     value = {
         "hostname": system.nodename,
         "system": system.sysname,
@@ -42,14 +43,15 @@ def probe_host(machine: Machine) -> Probed:
         "kernel_version": system.version,
         "machine": system.machine,
         "libc": f"{library} {version}".strip() or None,
-        "distribution": _os_release(machine).get("PRETTY_NAME"),
+        "distribution": release and release.strip('"'),
     }
     return Probed(value)
 
 
 def probe_cpu(machine: Machine) -> Probed:
     text = machine.text("/proc/cpuinfo") or ""
-    fields = dict(_cpu_fields(text))
+    fields = pairs_in(text.split("\n\n", 1)[0], ":")  # of the first processor
+    present = (fields.get("flags") or fields.get("Features") or "").split()
     value: JsonObject = {
         "model": fields.get("model name") or fields.get("Model") or fields.get("CPU part"),
         "vendor": fields.get("vendor_id") or fields.get("CPU implementer"),
@@ -57,7 +59,7 @@ def probe_cpu(machine: Machine) -> Probed:
         "usable": len(os.sched_getaffinity(0)),
         "sockets": len(set(re.findall(r"^physical id\s*:\s*(\d+)", text, re.MULTILINE))) or None,
         "numa_nodes": len(machine.children("/sys/devices/system/node", "node[0-9]*")) or None,
-        "simd": _simd(fields.get("flags") or fields.get("Features") or ""),
+        "simd": [name for name in _SIMD if name in present],
     }
     return Probed(value)
 
@@ -75,25 +77,7 @@ def probe_memory(machine: Machine) -> Probed:
     return Probed(value)
 
 
-def _os_release(machine: Machine) -> dict[str, str]:
-    lines = (machine.text("/etc/os-release") or "").splitlines()
-    pairs = (line.split("=", 1) for line in lines if "=" in line)
-    return {key: value.strip('"') for key, value in pairs}
-
-
-def _cpu_fields(text: str) -> list[tuple[str, str]]:
-    """The fields of the first processor, in the spelling of the kernel."""
-    first = text.split("\n\n", 1)[0]
-    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
-    return [(key.strip(), value.strip()) for key, value in pairs]
-
-
 _SIMD = ("sse4_2", "avx", "avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve", "sve2")
-
-
-def _simd(flags: str) -> list[str]:
-    present = set(flags.split())
-    return [name for name in _SIMD if name in present]
 
 
 def _cgroup_limit(machine: Machine) -> int | None:

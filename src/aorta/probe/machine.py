@@ -70,7 +70,34 @@ class Machine:
         program = self.tool(tool)
         if program is None:
             return ToolAnswer(problem=f"{tool} is not installed")
-        return _answer_of(tool, [program, *arguments], self.environ, timeout)
+        try:
+            process = subprocess.Popen(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**self.environ, "LC_ALL": "C"},
+                start_new_session=True,
+            )
+        except OSError as wrong:
+            return ToolAnswer(problem=f"{tool} could not be started: {wrong.strerror}")
+        try:
+            output = _output_of(process, time.monotonic() + timeout)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            return ToolAnswer(problem=f"{tool} did not answer within {timeout:g} s")
+        finally:
+            _end(process)
+        if len(output) > _MAX_TEXT:
+            return ToolAnswer(problem=f"{tool} printed more than {_MAX_TEXT >> 20} MiB")
+        code = process.returncode
+        problem = f"{tool} ended with exit code {code}" if code else None
+        return ToolAnswer(output.decode("utf-8", "replace").strip(), problem, code)
+
+
+def pairs_in(text: str | None, separator: str) -> dict[str, str]:
+    """The key and the value of every line that has the separator; the last of a key stands."""
+    pairs = (line.split(separator, 1) for line in (text or "").splitlines() if separator in line)
+    return {key.strip(): value.strip() for key, value in pairs}
 
 
 def read_text(path: Path) -> str | None:
@@ -79,34 +106,6 @@ def read_text(path: Path) -> str | None:
             return file.read(_MAX_TEXT).decode("utf-8", "replace").strip("\0 \t\r\n")
     except OSError:
         return None
-
-
-def _answer_of(
-    tool: str, argv: list[str], environ: Mapping[str, str], timeout: float
-) -> ToolAnswer:
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**environ, "LC_ALL": "C"},
-            start_new_session=True,
-        )
-    except OSError as wrong:
-        return ToolAnswer(problem=f"{tool} could not be started: {wrong.strerror}")
-    try:
-        output = _output_of(process, time.monotonic() + timeout)
-    except (TimeoutError, subprocess.TimeoutExpired):
-        return ToolAnswer(problem=f"{tool} did not answer within {timeout:g} s")
-    finally:
-        _end(process)
-    if len(output) > _MAX_TEXT:
-        return ToolAnswer(problem=f"{tool} printed more than {_MAX_TEXT >> 20} MiB")
-    code = process.returncode
-    text = output.decode("utf-8", "replace").strip()
-    problem = f"{tool} ended with exit code {code}" if code else None
-    return ToolAnswer(text=text, problem=problem, exit_code=code)
 
 
 def _output_of(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:

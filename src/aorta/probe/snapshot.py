@@ -120,10 +120,7 @@ _Row = tuple[str, str]
 def _machine(snapshot: EnvSnapshot) -> Iterator[_Row]:
     host, cpu, memory = snapshot.host or {}, snapshot.cpu or {}, snapshot.memory or {}
     yield "platform", snapshot.platform
-    yield (
-        "host",
-        _listed(host.get("hostname"), host.get("distribution"), host.get("kernel_release")),
-    )
+    yield "host", _listed(*map(host.get, ("hostname", "distribution", "kernel_release")))
     yield "cpu", _listed(cpu.get("model"), _counted(cpu.get("usable"), "cores"))
     yield "memory", _listed(_counted(memory.get("total_mib"), "MiB"))
     texts = [_gpu(gpu) for gpu in snapshot.gpus]
@@ -141,13 +138,8 @@ def _software(snapshot: EnvSnapshot) -> Iterator[_Row]:
     context = snapshot.runtime_context or {}
     yield "rocm", _listed(rocm.get("version"), _named("driver", rocm.get("kmd_version")))
     yield "hip", _listed(hip.get("version"))
-    yield (
-        "cuda",
-        _listed(
-            _named("driver", cuda.get("driver_version")),
-            _named("toolkit", cuda.get("toolkit_version")),
-        ),
-    )
+    driver, toolkit = cuda.get("driver_version"), cuda.get("toolkit_version")
+    yield "cuda", _listed(_named("driver", driver), _named("toolkit", toolkit))
     yield "runs on", _listed(context.get("type"))
     yield "python", _listed(snapshot.python_version, context.get("python_env"))
     yield "torch", _listed(snapshot.pytorch_version)

@@ -8,22 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Tag, model_validator
 
 from aorta.core import axis as axes
-from aorta.core.axis import (
-    Axis,
-    AxisKind,
-    Strategy,
-    SubsetAxis,
-    Value,
-    as_indexes,
-    as_single,
-    as_window,
-)
-from aorta.core.documents import UNKNOWN_KIND, Count, DocumentModel, Text
+from aorta.core.axis import Axis, AxisKind, Strategy, SubsetAxis, Value
+from aorta.core.documents import Count, DocumentModel, Text, by_kind
 from aorta.core.errors import UsageError
-from aorta.core.names import is_variable
+from aorta.core.names import check_variable_name, is_variable
 from aorta.reduce.bindings import NONSENSE, AxisBinding, plain_binding
 from aorta.reduce.config_files import settings_in
 from aorta.reduce.structure import ARRAYS, array_rows, pieces_of
@@ -57,17 +48,8 @@ class Surroundings:
         return place.relative_to(cwd).as_posix()
 
 
-def _variable(name: str) -> str:
-    if not is_variable(name):
-        raise UsageError(
-            f"{name!r} is not a variable name; expected letters, digits and _, not starting with "
-            "a digit"
-        )
-    return name
-
-
 Number = int | float
-Variable = Annotated[str, AfterValidator(_variable)]
+Variable = Annotated[str, AfterValidator(check_variable_name)]
 # A whole number is a real one, too.
 Real = Annotated[float, BeforeValidator(lambda n: float(n) if type(n) is int else n)]
 
@@ -188,7 +170,7 @@ class EnvAxis(_Axis):
         def write(value: Value, target: Path) -> None:
             """In a file that may hold other values of it already, all of them further down."""
             text = target.read_text("utf-8") if target.is_file() else original
-            said = f'"{value}"' if value == NONSENSE else str(as_single(value))
+            said = f'"{value}"' if value == NONSENSE else str(axes.as_single(value))
             target.write_text(setting.replaced(text, said), encoding="utf-8")
 
         return replace(variable, write=write, inside=around.inside(path), position=setting.start)
@@ -212,7 +194,7 @@ class _Subset(_Axis):
         axis = self.axis(items)
 
         def texts(value: Value) -> dict[str, str]:
-            return {self.name: separator.join(items[index] for index in as_indexes(value))}
+            return {self.name: separator.join(items[index] for index in axes.as_indexes(value))}
 
         return AxisBinding(axis, texts)
 
@@ -251,7 +233,7 @@ class FileSubsetAxis(_Subset):
             )
 
         def write(value: Value, target: Path) -> None:
-            target.write_bytes(pieces.without_all_but(set(as_indexes(value))))
+            target.write_bytes(pieces.without_all_but(set(axes.as_indexes(value))))
 
         return AxisBinding(
             self.axis(pieces.items),
@@ -287,7 +269,7 @@ class DirSubsetAxis(_Subset):
 
         def write(value: Value, target: Path) -> None:
             target.mkdir(exist_ok=True)
-            for name in (names[index] for index in as_indexes(value)):
+            for name in (names[index] for index in axes.as_indexes(value)):
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(root / name, target / name)
 
@@ -343,7 +325,7 @@ class WindowAxis(_Axis):
         )
 
         def texts(value: Value) -> dict[str, str]:
-            span = as_window(value)
+            span = axes.as_window(value)
             return {self.start: str(span.start), self.length: str(span.length)}
 
         return AxisBinding(axis, texts)
@@ -401,11 +383,6 @@ def _files_in(root: Path) -> Iterator[Path]:
         yield from (path for name in sorted(files) if (path := Path(folder) / name).is_file())
 
 
-def _tag(value: Any) -> str:
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return f"tag:{kind}"
-
-
 AxisSpec = Annotated[
     Annotated[EnvAxis, Tag("tag:env")]
     | Annotated[FileSubsetAxis, Tag("tag:file_subset")]
@@ -415,10 +392,5 @@ AxisSpec = Annotated[
     | Annotated[WorldSizeAxis, Tag("tag:world_size")]
     | Annotated[RanksAxis, Tag("tag:ranks")]
     | Annotated[SourceAxis, Tag("tag:source")],
-    Discriminator(
-        _tag,
-        custom_error_type=UNKNOWN_KIND,
-        custom_error_message="expected env, file_subset, dir_subset, list, window, world_size, "
-        "ranks or source",
-    ),
+    by_kind(*AxisKind, "source"),
 ]

@@ -12,17 +12,13 @@ Placed = dict[str, str | Path]
 NONSENSE = "aorta-checks-whether-this-is-read"
 
 
-def _no_texts(_value: Value) -> Mapping[str, str]:
-    return {}
-
-
 @dataclass(frozen=True)
 class AxisBinding:
     """One axis, and how its value becomes variables (`texts`), or a file or folder (`write`)."""
 
     axis: Axis
     # The variables that hold the value itself.
-    texts: Callable[[Value], Mapping[str, str]] = field(default=_no_texts, repr=False)
+    texts: Callable[[Value], Mapping[str, str]] = field(default=lambda _value: {}, repr=False)
     # The value as a file or folder without links, its parent is there. None: variables alone.
     write: Callable[[Value, Path], None] | None = field(default=None, repr=False)
     source: Path | None = None  # the file or folder that is reduced
@@ -86,8 +82,5 @@ def lay_out(
 
 def settings_of(bindings: Sequence[AxisBinding], point: Point) -> dict[str, str]:
     """The variables of a point that are no files: the same in every trial of it."""
-    return {
-        name: text
-        for binding in bindings
-        for name, text in binding.texts(point[binding.axis.name]).items()
-    }
+    texts = (binding.texts(point[binding.axis.name]) for binding in bindings)
+    return {name: text for of_axis in texts for name, text in of_axis.items()}

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 from aorta.core.axis import AxisKind, Point, Purpose
@@ -125,7 +125,7 @@ class ReductionExperiment:
             make_workplace(self.base.subject.cwd, place, changed, copy=copy)
         placed, _ = lay_out(self.bindings, point, folder, place)
         texts = {name: str(value) for name, value in placed.items()}
-        logs = rank_log_variables(trial_dir.absolute()) if self._has_launcher else {}
+        logs = rank_log_variables(trial_dir.absolute()) if is_launched(self._argv) else {}
         env = {**self.base.env, **logs, **self.launching(point), **texts}
         trial = replace(self.base, env=env).trial(_NOTHING, index, trial_dir)
         return replace(
@@ -154,13 +154,11 @@ class ReductionExperiment:
     def launching(self, point: Point) -> dict[str, str]:
         """Variables for a launcher whose options do not say the number of ranks."""
         ranks = self.ranks(point)
-        if ranks is None or ranks_of(argv_of(self.base.request.config.get("command", ()))):
-            return {}
-        return world_size_variables(ranks)
+        return {} if ranks is None or ranks_of(self._argv) else world_size_variables(ranks)
 
-    @cached_property
-    def _has_launcher(self) -> bool:
-        return is_launched(argv_of(self.base.request.config.get("command", ())))
+    @property
+    def _argv(self) -> tuple[str, ...]:
+        return argv_of(self.base.request.config.get("command", ()))
 
 
 def clear_data(trial_dir: Path) -> None:

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from aorta.engine.rundir import is_output
+from aorta.runtimes.programs import heard
 from aorta.scrub.paths import is_below_a_variable
 from aorta.scrub.secrets import secrets_in
 from aorta.scrub.vocabulary import announces_secret, is_secret_value
@@ -285,13 +286,6 @@ def _imported(file: Path) -> Iterator[str]:
 def _installed(python: str) -> dict[str, list[tuple[str, str]]]:
     """By what is imported: the packages that bring it, with their versions."""
     try:
-        done = subprocess.run(
-            (python, "-c", _ASK),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS_TO_LIST,
-            check=False,
-        )
-        return dict(json.loads(done.stdout))
+        return dict(json.loads(heard((python, "-c", _ASK), timeout=_SECONDS_TO_LIST).stdout))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return {}

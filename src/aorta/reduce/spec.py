@@ -1,16 +1,15 @@
 """The reduction spec, `aorta.yaml`, read strictly: which values its keys may hold."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
 from aorta.core.documents import Count, DocumentModel, Seconds, Variables, validated
 from aorta.core.errors import SpecError, UsageError
-from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
+from aorta.core.oracle import Oracle, PythonOracle, Stream, around_number
 from aorta.reduce.axis_spec import AxisSpec, Real, SourceAxis
 from aorta.registry.documents import load_document
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, with_ranks_apart
@@ -77,17 +76,11 @@ class Gate(DocumentModel):
     """What a failing trial must also show to count: the bug may only matter under load."""
 
     min_step_time_ms: Real = Field(gt=0, allow_inf_nan=False)
-    pattern: str = (
-        r"step[ _-]?time(?:[ _-]?ms)?\s*[=:]?\s*([0-9.]+)"  # where a command says its step time
+    # Where a command says its step time.
+    pattern: Annotated[str, around_number("gate")] = (
+        r"step[ _-]?time(?:[ _-]?ms)?\s*[=:]?\s*([0-9.]+)"
     )
-    stream: Literal["stdout", "stderr", "both"] = "both"
-
-    @field_validator("pattern")
-    @classmethod
-    def _with_group(cls, pattern: str) -> str:
-        if re.compile(checked_pattern(pattern)).groups != 1:
-            raise UsageError("the pattern of a gate needs exactly one group around the number")
-        return pattern
+    stream: Stream = "both"
 
 
 class ReduceSpec(DocumentModel):

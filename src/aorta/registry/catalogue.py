@@ -33,16 +33,13 @@ class Catalogue(Generic[Item]):
         self._noun = noun
         self._definitions: dict[str, Definition[Item]] = {}
         for definition in definitions:
-            self._add(definition)
-
-    def _add(self, definition: Definition[Item]) -> None:
-        first = self._definitions.setdefault(definition.name, definition)
-        if first is not definition:
-            raise RegistryError(
-                f"{self._noun} {definition.name!r} is defined twice, by {first.source} and by "
-                f"{definition.source}; rename one of them",
-                where=definition.source,
-            )
+            first = self._definitions.setdefault(definition.name, definition)
+            if first is not definition:
+                raise RegistryError(
+                    f"{noun} {definition.name!r} is defined twice, by {first.source} and by "
+                    f"{definition.source}; rename one of them",
+                    where=definition.source,
+                )
 
     def sources(self) -> Mapping[str, str]:
         """Every name, sorted, and who defines it."""

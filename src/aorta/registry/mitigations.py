@@ -40,18 +40,17 @@ def get_mitigation(name: str, sidecars: Sequence[Path] = ()) -> Mitigation:
 
 def mitigation_rows(sidecars: Sequence[Path] = ()) -> list[dict[str, str]]:
     """What a listing shows, sorted by name. A value that looks like a secret is not shown."""
-    return [_row(entry) for entry in load_mitigations(sidecars).values()]
-
-
-def _row(entry: Mitigation) -> dict[str, str]:
-    return {
-        "NAME": entry.name,
-        "SOURCE": entry.source,
-        "ENV": shown_env(entry.env),
-        "PLATFORMS": ",".join(entry.platforms),
-        "READ BY": "; ".join(dict.fromkeys(reader.by for reader in entry.readers.values())),
-        "WHAT": entry.what,
-    }
+    return [
+        {
+            "NAME": entry.name,
+            "SOURCE": entry.source,
+            "ENV": shown_env(entry.env),
+            "PLATFORMS": ",".join(entry.platforms),
+            "READ BY": "; ".join(dict.fromkeys(reader.by for reader in entry.readers.values())),
+            "WHAT": entry.what,
+        }
+        for entry in load_mitigations(sidecars).values()
+    ]
 
 
 def shown_env(env: Mapping[str, str]) -> str:

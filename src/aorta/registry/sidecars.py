@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,7 @@ from aorta.registry.catalogue import (
 from aorta.registry.documents import load_document
 from aorta.registry.mitigation import BUILTIN_MITIGATIONS, Mitigation
 
-_PLACES = {
-    "docker": RuntimeKind.DOCKER,
-    "podman": RuntimeKind.PODMAN,
-    "pyxis": RuntimeKind.PYXIS,
-    "venv": RuntimeKind.VENV,
-}
+_PLACES = {kind.value: kind for kind in RuntimeKind if kind is not RuntimeKind.HOST}
 _ENVIRONMENT_KEYS = (*_PLACES, "env", "mounts", "options")
 
 
@@ -111,17 +105,7 @@ RESOLVED_RECIPE, SIDECARS = "recipe.resolved.yaml", "sidecars"
 _SECTIONS = ("mitigations", "environments")
 
 
-@dataclass(frozen=True)
-class Sidecar:
-    path: Path
-    sections: dict[str, dict[str, object]]
-
-    @property
-    def source(self) -> str:
-        return f"sidecar:{self.path.name}"
-
-
-def read_sidecars(paths: Sequence[Path]) -> tuple[Sidecar, ...]:
+def _each_once(paths: Sequence[Path]) -> list[Path]:
     """Every file once. Two files of one name are refused: sources must be told apart."""
     unique = {path.resolve(): path for path in reversed(paths)}
     chosen = [path for path in paths if unique[path.resolve()] is path]
@@ -132,7 +116,7 @@ def read_sidecars(paths: Sequence[Path]) -> tuple[Sidecar, ...]:
             raise RegistryError(
                 f"has the same file name as {first}; rename one of them", where=str(path)
             )
-    return tuple(_read(path) for path in chosen)
+    return chosen
 
 
 def sidecars_beside(file: Path) -> tuple[Path, ...]:
@@ -166,17 +150,19 @@ def gathered(
     section, ours = f"{noun}s", "aorta"
     named = [Definition.of(str(vars(item)["name"]), ours, item) for item in builtin]
     brought: list[Definition[Item]] = []
-    for sidecar in read_sidecars(sidecars):
-        for name, shape in sidecar.sections.get(section, {}).items():
-            check_name(name, noun, where=f"{sidecar.path}: {section}")
-            item = build(name, shape, sidecar.source, f"{sidecar.path}: {section}.{name}")
-            brought.append(Definition.of(name, sidecar.source, item))
+    for path in _each_once(sidecars):
+        where, source = f"{path}: {section}", f"sidecar:{path.name}"
+        for name, shape in _read(path).get(section, {}).items():
+            check_name(name, noun, where=where)
+            item = build(name, shape, source, f"{where}.{name}")
+            brought.append(Definition.of(name, source, item))
     given = {definition.name for definition in brought}
     plugins = plugin_definitions(f"aorta.{section}", noun, build)
     return Catalogue(noun, [*named, *(p for p in plugins if p.name not in given), *brought])
 
 
-def _read(path: Path) -> Sidecar:
+def _read(path: Path) -> dict[str, dict[str, object]]:
+    """The definitions in a file, by section."""
     try:
         document = load_document(path)
     except SpecError as wrong:
@@ -188,12 +174,8 @@ def _read(path: Path) -> Sidecar:
             raise RegistryError(
                 f"unknown key {key!r}; expected version, {' and '.join(_SECTIONS)}", where=str(path)
             )
-    sections = {
-        section: dict(mapping_from(top[section], f"{path}: {section}"))
-        for section in _SECTIONS
-        if section in top
-    }
-    return Sidecar(path, sections)
+    there = (section for section in _SECTIONS if section in top)
+    return {section: dict(mapping_from(top[section], f"{path}: {section}")) for section in there}
 
 
 def _check_version(version: object, path: Path) -> None:

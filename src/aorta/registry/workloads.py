@@ -20,16 +20,11 @@ BUILTIN_WORKLOADS: Mapping[str, str] = {
 
 
 def workload_catalogue() -> Catalogue[type]:
-    return Catalogue(
-        _NOUN,
-        (
-            *(
-                Definition(name, "aorta", partial(imported, place))
-                for name, place in BUILTIN_WORKLOADS.items()
-            ),
-            *plugin_definitions(GROUP, _NOUN, _class_from),
-        ),
-    )
+    ours = [
+        Definition(name, "aorta", partial(imported, place))
+        for name, place in BUILTIN_WORKLOADS.items()
+    ]
+    return Catalogue(_NOUN, [*ours, *plugin_definitions(GROUP, _NOUN, _class_from)])
 
 
 def get_workload(name: str) -> Any:

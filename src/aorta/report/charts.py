@@ -192,24 +192,22 @@ class Curve:
         return [place for _, places in (*self.dots, *self.lines) for place in places]
 
     def draw(self, width: int, says: str) -> Markup:
-        names = min(
-            width * 0.36, _CHARACTER * max((len(name) for name, _ in self.lines), default=0)
-        )
+        longest = max((len(name) for name, _ in self.lines), default=0)
+        names = min(width * 0.36, _CHARACTER * longest)
         right = width - 14 - names
         counted, heights = ([place[i] for place in self.places] for i in (0, 1))
         first = min(counted)
         across = PixelScale(first, max(*counted, first + 1), _LEFT, right, whole=True)
         foot, head = (_TOP, _BOTTOM) if self.downward else (_BOTTOM, _TOP)
         up = (log_scale if self.log else linear_scale)(heights, foot, head)
+
+        def drawn(places: Places) -> Places:
+            return [(across(x), up(y)) for x, y in places]
+
         parts: list[object] = [self._band(across), *self._axes(across, up, right)]
-        parts += [
-            _step_line([(across(x), up(y)) for x, y in places], number)
-            for number, (_, places) in enumerate(self.lines)
-        ]
+        parts += [_step_line(drawn(places), n) for n, (_, places) in enumerate(self.lines)]
         parts += self._names(up, right, names)
-        parts += [
-            marks(kind, [(across(x), up(y)) for x, y in places]) for kind, places in self.dots
-        ]
+        parts += [marks(kind, drawn(places)) for kind, places in self.dots]
         return _canvas(width, _BOTTOM + 48, says, parts)
 
     def _band(self, across: PixelScale) -> Markup | None:
@@ -221,18 +219,14 @@ class Curve:
 
     def _axes(self, across: PixelScale, up: PixelScale, right: float) -> list[Markup]:
         foot = _BOTTOM + 8
-        parts = [
-            _line(_LEFT, foot, right, foot),
-            _label(right, foot + 30, self.x_name, "tick", "end"),
-        ]
+        name = _label(right, foot + 30, self.x_name, "tick", "end")
+        parts = [_line(_LEFT, foot, right, foot), name]
         for tick in up.ticks(4):
             parts.append(_line(_LEFT, up(tick), right, up(tick), "grid"))
             words = short(tick) + self.unit
             parts.append(_label(_LEFT - 6, up(tick) + 4, words, "tick", "end"))
-        parts += [
-            _label(across(tick), foot + 15, short(tick), "tick", "middle")
-            for tick in across.ticks(6)
-        ]
+        ticks = ((across(tick), short(tick)) for tick in across.ticks(6))
+        parts += [_label(x, foot + 15, words, "tick", "middle") for x, words in ticks]
         return parts
 
     def _names(self, up: PixelScale, right: float, room: float) -> list[Markup]:
@@ -281,15 +275,12 @@ def draw_grid(cells: Sequence[GridCell], width: int, says: str) -> Markup:
     columns = list(dict.fromkeys(cell.column for cell in cells))
     names = min(width * 0.34, max(60.0, 7.0 * max(map(len, rows)) + 12))
     room = (width - names) / len(columns)
-    parts = [
-        _label(names + index * room + 4, 18, _fitted(column, room - 8), "name")
-        for index, column in enumerate(columns)
-    ]
+    parts = []
+    for index, column in enumerate(columns):
+        parts.append(_label(names + index * room + 4, 18, _fitted(column, room - 8), "name"))
     for number, row in enumerate(rows):
-        y = 30 + number * tall + tall / 2 + 3
-        parts.append(
-            el("text", el("title", row), _fitted(row, names - 10), x=0, y=y, class_="label")
-        )
+        y, words = 30 + number * tall + tall / 2 + 3, _fitted(row, names - 10)
+        parts.append(el("text", el("title", row), words, x=0, y=y, class_="label"))
     for cell in cells:
         x, y = names + columns.index(cell.column) * room, 30 + rows.index(cell.row) * tall
         parts.append(_cell(x, y, cell, room - 3, tall - 3))

@@ -7,7 +7,6 @@ from aorta.report.charts import NARROW, WIDE, mark_sample
 from aorta.report.page import (
     Block,
     Command,
-    FactRows,
     Figure,
     Listing,
     Markup,
@@ -75,7 +74,7 @@ def _content(page: Page) -> Markup:
                 el("p", answer.more, class_="more") if answer.more else None,
                 class_=f"answer {answer.tone.value}",
             ),
-            _facts(page.facts),
+            el("dl", [_fact(name, value) for name, value in page.facts]),
             _figure(page.picture, class_="picture") if page.picture else None,
             [el("p", f"Missing: {line}", class_="missing") for line in page.missing],
             [_section(section) for section in page.sections],
@@ -105,10 +104,6 @@ def _block(block: Block) -> Markup:
             return el("div", el("code", words), class_="command")
 
 
-def _facts(facts: FactRows) -> Markup:
-    return el("dl", [_fact(name, value) for name, value in facts.rows])
-
-
 def _fact(name: str, value: object) -> Markup:
     is_long = not isinstance(value, Markup) and len(str(value)) > 32
     return el("div", el("dt", name), el("dd", value), class_="wide-fact" if is_long else None)
@@ -127,19 +122,15 @@ def _figure(figure: Figure, class_: str | None = None) -> Markup:
 
 
 def _table(table: Table) -> Markup:
-    heads = [
-        el("th", head, scope="col", class_="number" if index in table.numeric else None)
-        for index, head in enumerate(table.heads)
-    ]
     left_out, half = len(table.rows) - MOST_ROWS, MOST_ROWS // 2
     rows = table.rows if left_out <= 0 else [*table.rows[:half], *table.rows[-half:]]
-    shown = [_row(row, table) for row in rows]
+    shown = [_row("td", row, table) for row in rows]
     if left_out > 0:
         gap = el("td", f"… {left_out} more …", class_="gap", colspan=len(table.heads))
         shown.insert(half, el("tr", gap))
     return el(
         "div",
-        el("table", el("thead", el("tr", heads)), el("tbody", shown)),
+        el("table", el("thead", _row("th", table.heads, table, scope="col")), el("tbody", shown)),
         class_="scroll",
         tabindex=0,
         role="region",
@@ -147,18 +138,10 @@ def _table(table: Table) -> Markup:
     )
 
 
-def _row(row: Sequence[object], table: Table) -> Markup:
-    return el(
-        "tr",
-        [
-            el(
-                "td",
-                "" if cell is None else cell,
-                class_="number" if index in table.numeric else None,
-            )
-            for index, cell in enumerate(row)
-        ],
-    )
+def _row(tag: str, row: Sequence[object], table: Table, **attributes: object) -> Markup:
+    kinds = ("number" if index in table.numeric else None for index in range(len(row)))
+    cells = zip(row, kinds, strict=True)
+    return el("tr", [el(tag, cell, **attributes, class_=kind) for cell, kind in cells])
 
 
 def _listing(listing: Listing) -> Markup:

@@ -47,12 +47,9 @@ def el(tag: str, /, *content: object, **attributes: object) -> Markup:
 
 
 def _attribute(name: str, value: object) -> str:
-    return f" {name}" if value is True else f' {name}="{text(_plain(value))}"'
-
-
-def _plain(value: object) -> object:
-    """Coordinates need two decimals; more only make the page larger."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+    if isinstance(value, float):  # coordinates need two decimals; more only make the page larger
+        value = f"{value:.2f}".rstrip("0").rstrip(".")
+    return f" {name}" if value is True else f' {name}="{text(value)}"'
 
 
 Draw = Callable[[int, str], Markup]
@@ -114,13 +111,6 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class FactRows:
-    """Short things worth knowing: (what, value)."""
-
-    rows: Sequence[tuple[str, object]]
-
-
-@dataclass(frozen=True)
 class Words:
     """A list of points."""
 
@@ -149,7 +139,7 @@ class Page:
     verb: str
     title: str
     answer: Headline
-    facts: FactRows
+    facts: Sequence[tuple[str, object]]  # short things worth knowing: (what, value)
     picture: Figure | None = None
     sections: Sequence[Section] = field(default_factory=tuple)
     missing: Sequence[str] = field(default_factory=tuple)  # what should be there and is not

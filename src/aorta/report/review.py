@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from aorta.bundle.archive import Checked
 from aorta.bundle.pack import UNKNOWN, PackedFile, Prepared, rehearsed
 from aorta.report.html import document
-from aorta.report.page import FactRows, Headline, Listing, Page, Section, TextLine, Tone, Words
+from aorta.report.page import Headline, Listing, Page, Section, TextLine, Tone, Words
 from aorta.scrub.findings import Kind
 from aorta.scrub.scrubber import LOOKED_FOR, Replacement
 
@@ -29,14 +29,6 @@ def review_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
             yield from (f"  {_shown(span)}" for span in file.account.spans)
 
 
-def _shown_value(span: Replacement) -> str:
-    """A secret by its first characters only: a review may be seen by others."""
-    value = span.value.replace("\n", "\\n")
-    if span.kind is Kind.CREDENTIAL:
-        return f"{value[:3]}... ({len(span.value)} characters)"
-    return value
-
-
 def _note(file: PackedFile) -> str:
     if file.entry.unscrubbed:
         return "  NOT SCRUBBED (binary)"
@@ -45,12 +37,14 @@ def _note(file: PackedFile) -> str:
 
 
 def _shown(span: Replacement) -> str:
-    return f"{span.where}: {_plain(_shown_value(span))} -> {span.placeholder}"
-
-
-def _plain(text: str) -> str:
-    """Control characters would move the reviewer's cursor and hide what is shown."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    """A secret by its first characters only: a review may be seen by others. Control characters
+    would move the reviewer's cursor and hide what is shown.
+    """
+    value = span.value.replace("\n", "\\n")
+    if span.kind is Kind.CREDENTIAL:
+        value = f"{value[:3]}... ({len(span.value)} characters)"
+    plain = "".join(char if char.isprintable() else "?" for char in value)
+    return f"{span.where}: {plain} -> {span.placeholder}"
 
 
 def review_page(prepared: Prepared, checked: Checked | None) -> str:
@@ -64,7 +58,7 @@ def review_page(prepared: Prepared, checked: Checked | None) -> str:
             Tone.UNSURE,
             "This page shows what stays here. It is gone once you have answered.",
         ),
-        facts=FactRows([]),
+        facts=(),
         sections=[
             Section("Every file, and what was replaced in it", [Listing("The bundle", lines)]),
             Section("What was looked for", [Words(LOOKED_FOR)]),

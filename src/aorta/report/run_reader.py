@@ -123,8 +123,10 @@ def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = Fals
     state = state_of(path, verb)
     records = read_records_of(path)
     texts = sorted({text for record in records for text in _texts_of(record)})
+    # A directory that is named by the second says nothing without the one it lies in.
+    place, is_stamp = path.resolve(), STAMP.match(path.resolve().name) is not None
     raw = {
-        "directory": _name_of(path.resolve()),
+        "directory": f"{place.parent.name}/{place.name}" if is_stamp else place.name,
         "about": RunDir(path).about(),
         "documents": gatherers[verb](path),
         "texts": texts,
@@ -140,11 +142,6 @@ def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = Fals
         documents=Document(clean["documents"]),
         trials=[_trial(record, replaced) for record in records],
     )
-
-
-def _name_of(path: Path) -> str:
-    """A directory that is named by the second says nothing without the one it lies in."""
-    return f"{path.parent.name}/{path.name}" if STAMP.match(path.name) else path.name
 
 
 def verb_of(path: Path) -> str:
@@ -202,17 +199,11 @@ def read_json(path: Path) -> Document:
 def read_json_lines(path: Path) -> list[Document]:
     """Every whole line that is an object; a torn one is left out."""
     found: list[Document] = []
-    try:
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    content = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(content, dict):
-                    found.append(Document(content))
-    except OSError:
-        return []
+    with suppress(OSError), path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError):
+                content = json.loads(line)
+                found += [Document(content)] if isinstance(content, dict) else []
     return found
 
 
@@ -222,12 +213,9 @@ def read_tail(path: Path) -> list[str]:
         data = read_end(path, _TAIL + 1)
     except OSError:
         return []
-    lines = clean_lines(data.decode("utf-8", "replace").rstrip())
+    text = TERMINAL_SEQUENCE.sub("", data.decode("utf-8", "replace").rstrip())
+    lines = text.replace("\r\n", "\n").split("\n")
     return lines[1:] if len(data) > _TAIL else lines  # the first of a longer log is cut
-
-
-def clean_lines(content: str) -> list[str]:
-    return TERMINAL_SEQUENCE.sub("", content).replace("\r\n", "\n").split("\n")
 
 
 def shortened(value: Any) -> Any:

@@ -1,19 +1,19 @@
 """The verb `run`, n trials of one thing: what may be asked, and the function that answers it."""
 
 import os
-import shlex
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.errors import Exit, UsageError
 from aorta.core.failure import Failure, failure_to_json
-from aorta.core.names import slug
+from aorta.core.names import slug, spelled
 from aorta.core.oracle import Oracle, known_failure
 from aorta.core.stats import percent_range, percentile, rate_to_json
 from aorta.core.trial import Outcome, Tally, TrialEnd
@@ -28,8 +28,8 @@ from aorta.engine.judge import (
     SameJudge,
     calibrating,
 )
-from aorta.engine.question import Budget, Keep, Question, independent_starts
-from aorta.engine.rundir import write_json
+from aorta.engine.question import Budget, Question, independent_starts
+from aorta.engine.rundir import write_atomically, write_json
 from aorta.engine.session import Resume, Session, keep_request, taken_up
 from aorta.engine.snapshots import snapshot_of
 from aorta.executors import Executor
@@ -37,7 +37,7 @@ from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import COMMAND, rank_of
-from aorta.workloads.results import TrialLabel, keep_trial, read_trial
+from aorta.workloads.results import TrialLabel, read_trial, trial_document
 from aorta.workloads.trial import (
     WorkloadExperiment,
     WorkloadRequest,
@@ -75,11 +75,6 @@ class RunRequest:
         if self.trials is None:
             return calibrating(Calibration(), self.seen)
         return KOfN(1, self.trials) if self.stop_at_failure else EveryTrial(self.trials)
-
-    @property
-    def fixed_trials(self) -> int:
-        """Trials that are wanted whatever they say."""
-        return 0 if self.trials is None or self.stop_at_failure else self.trials
 
 
 @dataclass(frozen=True)
@@ -149,10 +144,8 @@ class RunReport:
             if record.outcome in {Outcome.OTHER, Outcome.ERROR}:
                 yield f"  trial {index}: {record.outcome.value}: {record.why}"
         if steps:
-            yield (
-                f"  step time  median {steps['median']} ms, p90 {steps['p90']} ms over "
-                f"{steps['count']} steps"
-            )
+            of_steps = f"median {steps['median']} ms, p90 {steps['p90']} ms"
+            yield f"  step time  {of_steps} over {steps['count']} steps"
         yield f"  results    {self.run_dir if self.is_kept else 'kept by rank 0 alone'}"
 
 
@@ -195,8 +188,7 @@ def plan_lines(request: RunRequest) -> Iterator[str]:
     place = f"{what.environment.name}, {experiment.subject.cwd}"
     yield f"{request.trials} trials of {what.workload} in {place}"
     if request.command:
-        words = request.command
-        yield f"  command   {words if isinstance(words, str) else shlex.join(words)}"
+        yield f"  command   {spelled(request.command)}"
     if experiment.env:
         yield f"  variables {', '.join(sorted(experiment.env))}"
     yield f"  oracle    {experiment.oracle.kind}"
@@ -207,9 +199,10 @@ def _workload(request: RunRequest) -> WorkloadRequest:
         raise UsageError("--workload is empty; name a workload, or leave it out")
     if bool(request.command) == bool(request.workload):
         raise UsageError("give either --workload NAME or a command behind --")
+    command = {"command": request.command, "cwd": str(request.cwd or ".")}
     return WorkloadRequest(
         workload=request.workload or COMMAND,
-        config=_command_config(request) if request.command else {},
+        config=command if request.command else {},
         environment=request.layers.resolved_environment(),
         mitigations=request.layers.resolved_mitigations(),
         extra_env=[request.layers.extra_env],
@@ -218,12 +211,6 @@ def _workload(request: RunRequest) -> WorkloadRequest:
         timeout=request.timeout,
         base=request.cwd,
     )
-
-
-def _command_config(request: RunRequest) -> dict[str, Any]:
-    command = request.command
-    config: dict[str, Any] = {"command": command if isinstance(command, str) else list(command)}
-    return config if request.cwd is None else {**config, "cwd": str(request.cwd)}
 
 
 def _session(request: RunRequest, workload: str) -> Session:
@@ -238,12 +225,13 @@ def _session(request: RunRequest, workload: str) -> Session:
 def _fingerprint(
     request: RunRequest, what: WorkloadRequest, experiment: WorkloadExperiment
 ) -> Mapping[str, object]:
+    depends = request.trials is None or request.stop_at_failure  # on what they say
     return {
         "workload": [what.workload, dict(what.config), what.steps],
         "environment": repr(what.environment),
         "variables": sorted(what.resolved_env().items()),
         "oracle": repr(what.oracle),
-        "number of trials": request.fixed_trials or repr(request.judge),
+        "number of trials": repr(request.judge) if depends else request.trials,
         **script_digests(experiment),
     }
 
@@ -272,7 +260,7 @@ def _run_in(
             fingerprint=_fingerprint(request, what, experiment),
             budget=Budget(max_seconds=request.max_wall_clock, retries=request.retries),
             expected=known_failure(experiment.oracle),
-            keep=_keeper(session.path, what, env),
+            keep=partial(_keep, session.path, what, env),
             must_tell=True,
             warm=True,
         )
@@ -289,12 +277,16 @@ def _run_in(
         return report
 
 
-def _keeper(run_dir: Path, request: WorkloadRequest, env: Mapping[str, Any]) -> Keep:
-    def keep(record: TrialRecord, end: TrialEnd) -> None:
-        label = TrialLabel(request.workload, record.index)
-        keep_trial(run_dir / label.relative_path.name, label, request, record, end, env=env)
-
-    return keep
+def _keep(
+    run_dir: Path,
+    request: WorkloadRequest,
+    env: Mapping[str, Any],
+    record: TrialRecord,
+    end: TrialEnd,
+) -> None:
+    label = TrialLabel(request.workload, record.index)
+    document = trial_document(label, request, end, record, env=env)
+    write_atomically(run_dir / label.relative_path.name, document.to_json())
 
 
 def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]:

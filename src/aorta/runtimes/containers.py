@@ -39,10 +39,8 @@ IMAGES_USER = "--user="
 _DEFAULTS = (
     (("--network", "--net"), "--network=host"),
     (("--init",), "--init"),
-    (
-        ("--log-driver",),
-        "--log-driver=none",
-    ),  # the executor keeps the output; twice is once too often
+    # The executor keeps the output; twice is once too often.
+    (("--log-driver",), "--log-driver=none"),
     (("--pull",), "--pull=never"),  # the image is there already, and named by its id
 )
 

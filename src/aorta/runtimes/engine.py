@@ -17,6 +17,7 @@ from typing import Any
 from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.runtimes.launch import Refusal
+from aorta.runtimes.programs import heard
 
 _PATIENCE = 60.0  # seconds for a question that an engine answers in milliseconds
 _ABSENT = ("no such image", "image not known", "failed to find image")
@@ -105,19 +106,13 @@ def is_rootless(client: Client) -> bool:
     return "name=rootless" in answer.stdout
 
 
-def ask(client: Client, *words: str) -> subprocess.CompletedProcess[str]:
+def ask(
+    client: Client, *words: str, patience: float | None = _PATIENCE
+) -> subprocess.CompletedProcess[str]:
     """Put one question to the engine. A refusal is an answer; silence is an error."""
     name = client.engine.command
     try:
-        return subprocess.run(
-            client.command(*words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=_PATIENCE,
-            check=False,
-        )
+        return heard(client.command(*words), timeout=patience)
     except subprocess.TimeoutExpired:
         raise InfrastructureError(
             f"{name} {words[0]} gave no answer within {_PATIENCE:.0f} s; {client.engine.start}"
@@ -161,15 +156,8 @@ def _image(facts: dict[str, Any]) -> Image:
 
 
 def _pull(client: Client, reference: str) -> None:
-    pull = client.command("pull", "--quiet", reference)
-    done = subprocess.run(  # no time limit: an image may weigh tens of gigabytes
-        pull,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+    # No time limit: an image may weigh tens of gigabytes.
+    done = ask(client, "pull", "--quiet", reference, patience=None)
     if done.returncode != 0:
         raise InfrastructureError(
             f"{client.engine.command} has no image {reference!r} and cannot pull it: "
@@ -251,11 +239,8 @@ def shown_devices(devices: Sequence[str], dev: Path = _DEV) -> dict[str, str]:
     """Variables that show a trial these devices alone; HIP counts anew what ROCr has left to it."""
     chosen = ",".join(devices)
     left = ",".join(str(index) for index in range(len(devices))) if _is_amd(dev) else chosen
-    return {
-        "CUDA_VISIBLE_DEVICES": left,
-        "HIP_VISIBLE_DEVICES": left,
-        "ROCR_VISIBLE_DEVICES": chosen,
-    }
+    shown = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), left)
+    return {**shown, "ROCR_VISIBLE_DEVICES": chosen}
 
 
 def visible_devices(found: Sequence[str], dev: Path = _DEV) -> list[str]:

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from aorta.core.trial import RuntimeKind
 from aorta.runtimes.engine import ENGINES, ask, client_of
@@ -60,7 +60,7 @@ def main() -> None:
         raise SystemExit(_made(job, partial(_by_pyxis, job)))
     # Turned into an exception, so that the container goes on every way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with _OneContainer(job) as container:
+    with closing(_OneContainer(job)) as container:
         raise SystemExit(_made(job, container.make) or container.push())
 
 
@@ -94,10 +94,7 @@ class _OneContainer:
         self._job, self._is_started = job, False
         self._client, self._options = client_of(ENGINES[RuntimeKind(job.kind)], job.options)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._is_started:
             self._remove()
 
@@ -120,10 +117,8 @@ class _OneContainer:
     def push(self) -> int:
         if not self._job.push:
             return 0
-        made = self._job.steps[-1].target
-        return self._done("tag", made, self._job.push) or self._done(
-            "push", "--quiet", self._job.push
-        )
+        made, name = self._job.steps[-1].target, self._job.push
+        return self._done("tag", made, name) or self._done("push", "--quiet", name)
 
     def _done(self, *words: str, shown: bool = False) -> int:
         return subprocess.run(

@@ -18,7 +18,6 @@ from aorta.runtimes.http_get import Answered, HttpRefusedError, HttpUnansweredEr
 
 _PAGE = 1000
 _MOST_PAGES = 10_000
-_PATIENCE = 60
 _LOOPBACK = re.compile(r"(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?\Z")
 _NEXT = re.compile(r'<([^>]+)>\s*;[^,]*\brel="?next"?')
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')

@@ -6,7 +6,6 @@ Addresses may hold credentials, so none is shown as it is. Yanked releases are n
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,12 +36,12 @@ from aorta.runtimes.http_get import (
     read,
     without_credentials,
 )
+from aorta.runtimes.programs import heard
 
 _ACCEPT = (
     "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, "
     "text/html;q=0.1"
 )
-_PATIENCE = 60.0
 _TRUE = {"1", "true", "yes", "on"}
 _PYPI = "https://pypi.org/simple"
 _Entry = Mapping[str, Any]
@@ -105,7 +104,7 @@ def sources_of(
 def _pip_configured() -> dict[str, list[str]]:
     """What its files and variables say; variables, which are listed last, count most."""
     command = (sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list")
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = heard(command)
     found: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition("=")
@@ -151,10 +150,7 @@ class PackageIndex:
             and version.local in locals_
             and (pre or not version.is_prerelease)
         ]
-        first, last = (
-            releases.get(end) or Release(text)
-            for end, text in zip((ends[0], ends[1]), (good, bad), strict=True)
-        )
+        first, last = releases.get(ends[0], Release(good)), releases.get(ends[1], Release(bad))
         inner = inner if ends[0] == older else inner[::-1]
         return [replace(first, version=good), *inner, replace(last, version=bad)]
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from aorta.core.errors import InfrastructureError
 from aorta.runtimes.checkout import GIT_FAULT
+from aorta.runtimes.programs import heard
 
 if TYPE_CHECKING:  # started for every state: what reads an index is half of its imports
     from aorta.runtimes.package_index import Sources
@@ -66,9 +67,7 @@ def version_of(program: str) -> str | None:
 def _said_by(program: str, code: str) -> str | None:
     """What a Python prints, whatever variables say; None where it does not run."""
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(
-            (program, "-I", "-c", code), capture_output=True, text=True, timeout=60, check=False
-        )
+        done = heard((program, "-I", "-c", code), timeout=60)
         if done.returncode == 0:
             return done.stdout.strip()
     return None
@@ -79,7 +78,7 @@ def find_python(version: str) -> tuple[str, str] | None:
     """Version and program of that release, or of its minor version, as found here by uv."""
     for wanted in (version, ".".join(version.split(".")[:2])):
         asking = (uv_program(), "python", "find", "--no-project", "--no-python-downloads", wanted)
-        done = subprocess.run(asking, capture_output=True, text=True, check=False)
+        done = heard(asking)
         program = done.stdout.strip()
         if done.returncode == 0 and (found := version_of(program)):
             return found, program
@@ -278,13 +277,5 @@ def _file(path: Path, lines: Sequence[str]) -> str:
 
 def _failure(words: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
     """What it said, if it failed."""
-    done = subprocess.run(
-        words,
-        env={**os.environ, **(variables or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = heard(words, env={**os.environ, **(variables or {})})
     return done.stdout + done.stderr if done.returncode else None

@@ -45,11 +45,6 @@ class SolveRequest:
     def on_several_nodes(self) -> bool:
         return self.executor.name == "slurm" and self.executor.resources.nodes > 1
 
-    @property
-    def is_search_wanted(self) -> bool:
-        """Whether a search is asked for even in what looks like a user's mistake."""
-        return self.good is not None or self.stages != WANTED
-
     def checked(self) -> "SolveRequest":
         given = [bool(self.command), self.source is not None, self.spec is not None]
         if sum(given) != 1:

@@ -88,16 +88,16 @@ class Solution:
             "trials": state.shared.trials,
             "shared_trials": state.known("reproduce").get("looks", 0),
             "seconds": round(state.shared.elapsed, 3),
-            "not_found_out": list(self._not_found_out()),
+            # What a user could have hoped to be told, and why it is not.
+            "not_found_out": [
+                f"{name}: {result.why}"
+                for name, result in state.results.items()
+                if result.why and not (result.status == "skipped" and name in {"isolate", "bundle"})
+            ],
         }
         document["next"] = list(self._next(document))
         document["summary"] = [{"head": head, "text": text} for head, text in _summary(document)]
         return document
-
-    @property
-    def _broken(self) -> str:
-        """The node, link or device that is guilty; empty where none was found to be."""
-        return str(self.state.known("isolate").get("broken") or "")
 
     def _status(self, culprits: list[Any], cure: object, reproducer: object) -> str:
         first = self.state.results.get("reproduce")
@@ -108,7 +108,7 @@ class Solution:
         if first.answer.get("mistake"):
             return "user_error"
         named = culprits and self.state.known("bisect").get("status") != "range"
-        if cure or named or self._broken:
+        if cure or named or self.state.known("isolate").get("broken"):
             return "solved"
         return "partly" if reproducer or culprits else "partial"
 
@@ -149,13 +149,6 @@ class Solution:
             "elsewhere": self.state.known("bundle").get("elsewhere"),
         }
 
-    def _not_found_out(self) -> Iterator[str]:
-        """What a user could have hoped to be told, and why it is not."""
-        for name, result in self.state.results.items():
-            skipped = result.status == "skipped" and name in {"isolate", "bundle"}
-            if result.why and not skipped:
-                yield f"{name}: {result.why}"
-
     def _next(self, document: Mapping[str, Any]) -> Iterator[str]:
         state, known, found = self.state, self.state.known("reproduce"), document["reproducer"]
         if document["status"] == "user_error":
@@ -169,7 +162,7 @@ class Solution:
             yield f"if it is slow: aorta solve --oracle metric {pattern}"
             if self.again is None:
                 return
-        if self._broken:
+        if state.known("isolate").get("broken"):
             yield from document["isolation"]["next"]
         if document["cure"]:
             yield "; ".join(state.known("triage")["optimize"]["environment_lines"])
@@ -268,11 +261,10 @@ def _culprit(document: dict[str, Any]) -> str:
 def _bundle(document: dict[str, Any]) -> str:
     if document["bundle"] is None:
         return "nothing"
-    ran = (document["reproducer"] or {}).get("elsewhere")
-    often = (
-        f" (failed {ran['reproduced']} of {ran['of']} times where it was unpacked)" if ran else ""
-    )
-    return f"{document['bundle']['path']}{often}"
+    path, ran = document["bundle"]["path"], (document["reproducer"] or {}).get("elsewhere")
+    if not ran:
+        return str(path)
+    return f"{path} (failed {ran['reproduced']} of {ran['of']} times where it was unpacked)"
 
 
 def _first(divergence: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -161,9 +161,7 @@ class _SharingExecutor:
     """Implements `Executor`: counts what is run for a stage, and ends it at the limit of all."""
 
     def __init__(self, inner: Executor, store: SharedTrials, stage: str) -> None:
-        self._inner = inner
-        self._store = store
-        self._stage = stage
+        self._inner, self._store, self._stage = inner, store, stage
         self._running: set[str] = set()
         self.warm = getattr(inner, "warm", None)
 
@@ -172,14 +170,12 @@ class _SharingExecutor:
         return self._inner.slots
 
     def start(self, trial: TrialSpec) -> None:
-        if trial.is_step:
-            self._inner.start(trial)
-            return
-        most = self._store.most
+        most = None if trial.is_step else self._store.most
         if most is not None and self._store.trials + len(self._running) >= most:
             raise InfrastructureError(f"{most} trials are spent")
         self._inner.start(trial)
-        self._running.add(trial.id)
+        if not trial.is_step:
+            self._running.add(trial.id)
 
     def wait(self, timeout: float | None = None) -> Sequence[TrialEnd]:
         ended = self._inner.wait(timeout)

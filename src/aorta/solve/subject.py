@@ -1,12 +1,12 @@
 """What stages run: the original or its reduced reproducer, and trials of either."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import UsageError
+from aorta.core.names import spelled
 from aorta.core.oracle import Oracle, naming, oracle_from_json
 from aorta.core.trial import LOCAL, Environment
 from aorta.engine.judge import NOTHING, HitCount, misses_that_tell
@@ -46,7 +46,7 @@ class Subject:
     @property
     def text(self) -> str:
         """The command for a shell."""
-        return self.command if isinstance(self.command, str) else shlex.join(self.command)
+        return spelled(self.command)
 
     @property
     def name(self) -> str:
@@ -65,23 +65,28 @@ def oracle_of(content: Mapping[str, Any] | None) -> Oracle | None:
     return oracle_from_json(plain, file="oracle")
 
 
+def layers_of(
+    request: SolveRequest, env: Mapping[str, str], mitigations: tuple[str, ...] | None = ()
+) -> EnvironmentLayers:
+    """Where the original runs, with so much on top."""
+    place = subject_of(request).environment
+    return EnvironmentLayers(place, mitigations, request.mitigations_files, env)
+
+
 def environment_of(request: SolveRequest) -> Environment:
     return get_environment(subject_of(request).environment, request.mitigations_files)
 
 
 def subject_of(request: SolveRequest) -> Subject:
     """The original, wherever its command was written."""
-    subject = _subject(request)
-    return replace(subject, environment=request.environment or subject.environment)
-
-
-def _subject(request: SolveRequest) -> Subject:
     if request.command:
-        return Subject(request.command, request.directory, oracle=request.oracle)
-    if request.spec is not None:
-        return _of_spec(request.spec, request)
-    assert request.source is not None
-    return _of_directory(request.source, request)
+        subject = Subject(request.command, request.directory, oracle=request.oracle)
+    elif request.spec is not None:
+        subject = _of_spec(request.spec, request)
+    else:
+        assert request.source is not None
+        subject = _of_directory(request.source, request)
+    return replace(subject, environment=request.environment or subject.environment)
 
 
 def _of_spec(path: Path, request: SolveRequest) -> Subject:
@@ -91,11 +96,8 @@ def _of_spec(path: Path, request: SolveRequest) -> Subject:
         raise UsageError(
             "solve takes specs of commands; expected workload.command", where=str(path)
         )
-    first = {
-        name: value
-        for axis in spec.document.get("axes", [])
-        for name, value in initial_variables(axis)
-    }
+    axes = spec.document.get("axes", [])
+    first = dict(variable for axis in axes for variable in initial_variables(axis))
     return Subject(
         workload.command,
         (spec.base / Path(workload.cwd).expanduser()).resolve(),
@@ -169,7 +171,6 @@ def run_command(
     mitigations: tuple[str, ...] = (),
 ) -> RunReport:
     """Up to so many trials, fewer at a failure; None: until the failure rate is known."""
-    requested = state.request
     report = run(
         RunRequest(
             command=what.command,
@@ -177,12 +178,7 @@ def run_command(
             trials=trials,
             seen=seen,
             stop_at_failure=True,
-            layers=EnvironmentLayers(
-                subject_of(requested).environment,
-                mitigations,
-                requested.mitigations_files,
-                what.env,
-            ),
+            layers=layers_of(state.request, what.env, mitigations),
             oracle=oracle_of(what.oracle),
             retries=retries,
             results_dir=folder.parent,

@@ -58,11 +58,6 @@ class CellStats:
     first_error: str | None = None
 
     @property
-    def failure_rate(self) -> float:
-        """Reproductions among what is evidence; 0 for a cell that never ran."""
-        return self.tally.reproduced / self.tally.evidence if self.tally.evidence else 0.0
-
-    @property
     def error(self) -> str | None:
         """Why the cell never ran, in one line; None for one that did."""
         return None if self.tally.evidence else self.first_error or "no trial was run"
@@ -176,7 +171,7 @@ def speed_of(
         return compared
     if ratio > threshold and interval is not None and interval[0] > 1:
         return replace(compared, tag=f"speed (+{round((ratio - 1) * 100)}%)")
-    tag = "no effect" if cell.failure_rate >= baseline.failure_rate else "-"
+    tag = "no effect" if cell.tally.rate >= baseline.tally.rate else "-"
     return replace(compared, tag=tag)
 
 

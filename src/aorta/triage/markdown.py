@@ -1,6 +1,6 @@
 """matrix.md: what a person pastes into a ticket. Columns that would be empty are left out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aorta.core.durations import show_duration
@@ -35,33 +35,24 @@ def escaped(text: str) -> str:
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """A table that is readable as plain text too; the first row is its head."""
-    cells = [[escaped(text) for text in row] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    lines = [
-        _line(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in cells
-    ]
-    rule = _line("-" * width for width in widths)
-    return [lines[0], rule, *lines[1:]]
-
-
-def _line(texts: Iterable[str]) -> str:
-    return f"| {' | '.join(texts)} |"
+    head, *others = [[escaped(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *others, strict=True)]
+    rule = ["-" * width for width in widths]
+    return [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in (head, rule, *others)]
 
 
 def _header(matrix: "MatrixReport") -> list[str]:
     recipe = matrix.plan.recipe
     content = recipe.content
     source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
+    trials = sum(row.stats.tally.trials for row in matrix.rows)
     lines = [
         *([f"- Ticket: {content.ticket}"] if content.ticket else []),
         f"- Workload: {content.workload}",
         f"- Recipe: {source or '(flag-mode; in-memory)'}",
         f"- Trials per cell: {content.trials} at most",
         f"- Baseline cell: {matrix.plan.baseline.name}",
-        (
-            f"- Trials run: {sum(row.stats.tally.trials for row in matrix.rows)} in "
-            f"{show_duration(matrix.ending.seconds)}"
-        ),
+        f"- Trials run: {trials} in {show_duration(matrix.ending.seconds)}",
     ]
     if matrix.ending.detail:
         lines.append(f"- **Not finished**: {_one_line(matrix.ending.detail)}")
@@ -77,20 +68,15 @@ def _table(rows: Sequence["Row"]) -> list[str]:
 def _hints(rows: Sequence["Row"]) -> list[str]:
     """The error line seen most in each cell, without what differs from run to run."""
     lines = [
-        f"- `{row.name}`: {_one_line(row.stats.hints[0][0])} ({row.stats.hints[0][1]} of "
-        f"{row.stats.tally.trials})"
+        f"- `{row.name}`: {_one_line(hint)} ({times} of {row.stats.tally.trials})"
         for row in rows
-        if row.stats.hints
+        for hint, times in row.stats.hints[:1]
     ]
     return ["## Failure hints", "", *lines] if lines else []
 
 
 def _notes(matrix: "MatrixReport") -> list[str]:
-    whys = [
-        f"- `{row.name}`: {_one_line(row.comparison.why)}"
-        for row in matrix.rows
-        if row.comparison.why
-    ]
+    whys = [(row.name, row.comparison.why) for row in matrix.rows]
     return [
         "## Notes",
         "",
@@ -101,7 +87,7 @@ def _notes(matrix: "MatrixReport") -> list[str]:
         ),
         f"- Sure of all of it: {STATEMENT}.",
         "- `speed (+N%)`: slower than the baseline, and a race may hide behind that.",
-        *whys,
+        *(f"- `{name}`: {_one_line(why)}" for name, why in whys if why),
         (
             "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in "
             "it and copied sidecars stay what they are; names of built-in and plugin mitigations "
@@ -115,29 +101,23 @@ def _columns(row: "Row") -> dict[str, str]:
     (low, high), p = row.interval, row.comparison.p_adjusted
     mean = row.stats.step_times.mean_step_time_ms
     inline = environment.source == "inline"
+    lost = row.comparison.call is Call.DID_NOT_RUN
     return {
         "Cell": row.name,
         "Mitigations": " + ".join(row.cell.cell.mitigations),
         "Environment": str(environment.image) if inline else environment.name,
-        "Failure rate": f"{round(100 * row.stats.failure_rate)}%" if ran else "n/a",
+        "Failure rate": f"{round(100 * tally.rate)}%" if ran else "n/a",
         "Failures": f"{tally.reproduced} / {ran}" if ran else "n/a",
         "95 %": f"{100 * low:.0f}-{100 * high:.0f}%" if ran else "n/a",
         "p": "" if p is None else f"{p:.2g}",
         "Mean step (ms)": f"{mean:.4g}" if mean else "n/a",
         "Confound": row.confound,
-        "Answer": _answer(row),
+        "Answer": f"did not run: {row.stats.error}" if lost else row.comparison.call.value,
         "Other": str(tally.other or ""),
         "Errors": str(tally.error or ""),
         "Steps": str(row.cell.cell.steps or ""),
         "Resumed": str(row.resumed or ""),
     }
-
-
-def _answer(row: "Row") -> str:
-    comparison = row.comparison
-    if comparison.call is Call.DID_NOT_RUN:
-        return f"did not run: {row.stats.error}"
-    return comparison.call.value
 
 
 def _one_line(text: str) -> str:

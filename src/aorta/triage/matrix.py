@@ -182,7 +182,7 @@ class Row:
             "other_count": tally.other,
             "error_count": tally.error,
             "error_rate": round(tally.error / tally.trials, 4) if tally.trials else 0.0,
-            "failure_rate": round(stats.failure_rate, 4),
+            "failure_rate": round(tally.rate, 4),
             "interval": {"low": round(low, 4), "high": round(high, 4), "confidence": 0.95},
             "call": self.comparison.call.value,
             "why": self.comparison.why,

@@ -129,12 +129,7 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
     _check_one_failure(recipe, cells)
     baseline = cells[baseline_index(recipe)]
     here = platform or platform_here()
-    marked = tuple(
-        replace(cell, inert=_why_inert(cell, baseline, recipe, here))
-        if cell is not baseline
-        else cell
-        for cell in cells
-    )
+    marked = tuple(replace(c, inert=_why_inert(c, baseline, recipe, here)) for c in cells)
     return Plan(recipe, marked, marked[baseline.index])
 
 
@@ -208,14 +203,14 @@ def _check_one_failure(recipe: Recipe, cells: Sequence[PlannedCell]) -> None:
 def _why_inert(
     cell: PlannedCell, baseline: PlannedCell, recipe: Recipe, platform: Platform
 ) -> str | None:
-    """Why this cell cannot differ from the baseline, or None where it can."""
+    """Why this other cell cannot differ from the baseline, or None where it can."""
     same_rest = (
         cell.environment == baseline.environment
         and cell.request.config == baseline.request.config
         and cell.request.steps == baseline.request.steps
         and cell.cell.extra_env == baseline.cell.extra_env
     )
-    if not same_rest:
+    if cell is baseline or not same_rest:
         return None
     if cell.env == baseline.env:
         return "it sets nothing that the baseline does not"

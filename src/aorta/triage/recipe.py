@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,10 +119,10 @@ class RecipeFile(DocumentModel):
     @field_validator("cells")
     @classmethod
     def _named_once(cls, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
-        names = [cell.name for cell in cells]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise UsageError(f"the name {twice[0]!r} stands twice; cells need names of their own")
+        names = sorted(cell.name for cell in cells)
+        twice = next((name for name, after in pairwise(names) if name == after), None)
+        if twice is not None:
+            raise UsageError(f"the name {twice!r} stands twice; cells need names of their own")
         return cells
 
     @model_validator(mode="after")

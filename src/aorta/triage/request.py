@@ -83,11 +83,8 @@ def _named_recipe(request: TriageRequest) -> Recipe:
             "--oracle and its options describe a command's failure; give one behind --"
         )
     command = wrapped(request.command, request.oracle)
-    passed = [
-        f"--{name.replace('_', '-')}"
-        for name in _RECIPE_CONTENT
-        if getattr(request, name) is not None
-    ]
+    given = (name for name in _RECIPE_CONTENT if getattr(request, name) is not None)
+    passed = [f"--{name.replace('_', '-')}" for name in given]
     if request.recipe is not None:
         if passed:
             raise UsageError(

@@ -15,7 +15,7 @@ from aorta.core.names import slug
 from aorta.core.oracle import known_failure
 from aorta.core.trial import Environment, Outcome, TrialEnd
 from aorta.engine.events import Event, Listener, PointDecided, TrialRecord
-from aorta.engine.question import Budget, Keep, Question
+from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import RunDir, find_resumable, write_atomically, write_json
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
@@ -27,7 +27,7 @@ from aorta.triage.optimize import StackReport, StackRun
 from aorta.triage.plan import Plan, PlannedCell, build_plan
 from aorta.triage.recipe import Recipe, resolved_yaml
 from aorta.triage.request import TriageRequest, recipe_of
-from aorta.workloads.results import keep_trial
+from aorta.workloads.results import trial_document
 from aorta.workloads.trial import check_command
 
 VERB = "triage"
@@ -52,20 +52,19 @@ def triage(
     recipe, session = run.plan.recipe, _session(run.plan, request)
     chosen = replace(request.executor, warm=True) if recipe.content.warm else request.executor
     with session, closing(chosen.open()) as executor:
-        files = RunFiles(session.run)
-        run = _run(build_plan(files.adopt(recipe)), request)
-        snapshots, warnings = files.take_snapshots(run.plan, executor)
+        run = _run(build_plan(_adopted(recipe, session.path)), request)
+        snapshots, warnings = _snapshots(session.run, run.plan, executor)
         question = Question(
             search=run.search,
             judges=run.judges,
             experiment=run,
             fingerprint=run.fingerprint,
             expected=known_failure(run.plan.baseline.experiment.oracle),
-            keep=_keeper(run, session.path, snapshots),
+            keep=partial(_keep, run, session.path, snapshots),
             warm=True,
             **run.rules(Budget(max_seconds=request.max_wall_clock)),
         )
-        wrapped = [_telling(run, listener) for listener in listeners()]
+        wrapped = [partial(_tell, run, listener) for listener in listeners()]
         answer = session.answer(question, executor, wrapped)
         report = run.report(answer, session.path, session.run.about()["created"], warnings)
         write_json(session.path / f"{report.NAME}.json", report.SCHEMA, report.content())
@@ -128,69 +127,64 @@ def _resumed(request: TriageRequest, say: Callable[[str], None]) -> TriageReques
     return replace(request, mode=mode, resume=replace(resume, run=run.path))
 
 
-def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:
-    def keep(record: TrialRecord, end: TrialEnd) -> None:
-        cell, request, label, path = run.place(record)
-        keep_trial(run_dir / path, label, request, record, end, env=snapshots(cell))
-        if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
-            shutil.rmtree(run_dir / record.path, ignore_errors=True)
+def _keep(
+    run: Run, run_dir: Path, snapshots: SnapshotFor, record: TrialRecord, end: TrialEnd
+) -> None:
+    cell, request, label, path = run.place(record)
+    document = trial_document(label, request, end, record, env=snapshots(cell))
+    write_atomically(run_dir / path, document.to_json())
+    if record.outcome is Outcome.CLEAN and not run.plan.recipe.content.save_logs:
+        shutil.rmtree(run_dir / record.path, ignore_errors=True)
 
-    return keep
 
-
-def _telling(run: Run, listener: Listener) -> Listener:
-    def listen(event: Event) -> None:
-        passed_on = run.decided(event) if isinstance(event, PointDecided) else event
-        if passed_on is not None:
-            listener(passed_on)
-
-    return listen
+def _tell(run: Run, listener: Listener, event: Event) -> None:
+    if passed_on := run.decided(event) if isinstance(event, PointDecided) else event:
+        listener(passed_on)
 
 
 # -- the files of a run directory around its trials
 
 
-class RunFiles:
-    def __init__(self, run: RunDir) -> None:
-        self.run, self.path = run, run.path
+def _adopted(recipe: Recipe, run_dir: Path) -> Recipe:
+    """The recipe resolved from copies of its sidecars; those of a resumed run stay."""
+    copies = [run_dir / SIDECARS / sidecar.name for sidecar in recipe.sidecars]
+    for sidecar, copy in zip(recipe.sidecars, copies, strict=True):
+        if not copy.exists():
+            write_atomically(copy, sidecar.read_bytes())
+    write_atomically(run_dir / RESOLVED_RECIPE, resolved_yaml(recipe))
+    return replace(recipe, sidecars=tuple(copies))
 
-    def adopt(self, recipe: Recipe) -> Recipe:
-        """The recipe resolved from copies of its sidecars; those of a resumed run stay."""
-        copies = [self.path / SIDECARS / sidecar.name for sidecar in recipe.sidecars]
-        for sidecar, copy in zip(recipe.sidecars, copies, strict=True):
-            if not copy.exists():
-                write_atomically(copy, sidecar.read_bytes())
-        write_atomically(self.path / RESOLVED_RECIPE, resolved_yaml(recipe))
-        return replace(recipe, sidecars=tuple(copies))
 
-    def take_snapshots(self, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
-        """The host's once and each environment's once, before any trial; returns warnings."""
-        host = self._once(self.path / "host_env.json", host_snapshot)
-        taken = {
-            environment.name: self._once(
-                self.path / "environments" / slug(environment.name) / "env.json",
-                partial(self._inside, environment, executor),
-            )
-            for environment in plan.environments.values()
-        }
-        named = {"host": host, **{f"environment:{name}": one for name, one in taken.items()}}
-        missing = {scope: _missing_in(snapshot) for scope, snapshot in named.items()}
-        warnings = [f"{scope}: {words}" for scope, words in missing.items() if words]
-        return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
+def _snapshots(run: RunDir, plan: Plan, executor: Executor) -> tuple[SnapshotFor, list[str]]:
+    """The host's once and each environment's once, before any trial; returns warnings."""
+    host = _once(run.path / "host_env.json", host_snapshot)
+    taken = {
+        name: _once(
+            run.path / "environments" / slug(name) / "env.json",
+            partial(_inside, run, environment, executor),
+        )
+        for name, environment in plan.environments.items()
+    }
+    named = {"host": host, **{f"environment:{name}": one for name, one in taken.items()}}
+    missing = {scope: _missing_in(snapshot) for scope, snapshot in named.items()}
+    warnings = [f"{scope}: {words}" for scope, words in missing.items() if words]
+    return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
 
-    def _inside(self, environment: Environment, executor: Executor) -> dict[str, Any]:
-        scratch = self.run.private / "snapshots" / slug(environment.name)
-        scratch.mkdir(parents=True, exist_ok=True)
-        return snapshot_of(environment, environment.env, executor, scratch, self.path.resolve())
 
-    def _once(self, path: Path, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        with suppress(OSError, ValueError):
-            earlier = json.loads(path.read_bytes())
-            if isinstance(earlier, dict) and is_captured(earlier):
-                return earlier
-        snapshot = take()
-        write_atomically(path, json.dumps(snapshot, indent=2, ensure_ascii=False) + "\n")
-        return snapshot
+def _inside(run: RunDir, environment: Environment, executor: Executor) -> dict[str, Any]:
+    scratch = run.private / "snapshots" / slug(environment.name)
+    scratch.mkdir(parents=True, exist_ok=True)
+    return snapshot_of(environment, environment.env, executor, scratch, run.path.resolve())
+
+
+def _once(path: Path, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        earlier = json.loads(path.read_bytes())
+        if isinstance(earlier, dict) and is_captured(earlier):
+            return earlier
+    snapshot = take()
+    write_atomically(path, json.dumps(snapshot, indent=2, ensure_ascii=False) + "\n")
+    return snapshot
 
 
 def _missing_in(snapshot: Mapping[str, Any]) -> str:

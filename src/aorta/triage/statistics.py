@@ -105,11 +105,6 @@ def p_no_cure(hits: int, trials: int, base_hits: int, base_trials: int) -> float
     return ratio_above(hits, trials, base_hits, base_trials, USEFUL_RATIO)
 
 
-def rate(tally: Tally) -> float:
-    """The failure rate; errors are no evidence and leave the denominator."""
-    return tally.reproduced / tally.evidence if tally.evidence else 0.0
-
-
 # -- when a cell has enough ------------------------------------------------------------------------
 
 
@@ -117,7 +112,8 @@ def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     """Whether the trials left, the baseline's too, are not worth this cell's answer."""
     if not can_decide(caps):
         return False  # so few trials decide nothing; they still measure a rate
-    if _is_far_beyond(cell, baseline, caps):
+    far_beyond = INTERIM_ALPHA / caps.comparisons
+    if any(_of(test, cell, baseline) <= far_beyond for test in (p_fewer, p_more)):
         return True
     # The most failures that the cell, and the baseline, can end with.
     most = cell.reproduced + max(0, caps.cell - cell.evidence)
@@ -134,12 +130,6 @@ def is_decided(cell: Tally, baseline: Tally, caps: Caps) -> bool:
     tried = cell.evidence >= enough[0] and baseline.evidence >= enough[1]
     fewest = max(1, baseline.reproduced)
     return tried and p_no_cure(most, caps.cell, fewest, caps.baseline) >= caps.level
-
-
-def _is_far_beyond(cell: Tally, baseline: Tally, caps: Caps) -> bool:
-    return any(
-        _of(test, cell, baseline) <= INTERIM_ALPHA / caps.comparisons for test in (p_fewer, p_more)
-    )
 
 
 def can_decide(caps: Caps) -> bool:
@@ -188,12 +178,9 @@ def compare_all(
 ) -> dict[str, CellComparison]:
     """Every cell beside the baseline; those that cannot differ cost no power."""
     inert = inert or {}
-    base = tallies[baseline]
-    family = [
-        name
-        for name, tally in tallies.items()
-        if name != baseline and name not in inert and tally.evidence and base.evidence
-    ]
+    base, others = tallies[baseline], tallies.keys() - {baseline, *inert}
+    family = [name for name in tallies if name in others and tallies[name].evidence]
+    family = family if base.evidence else []
     chances = [_of(p_fewer, tallies[name], base) for name in family]
     fewer = dict(zip(family, holm(chances), strict=True))
     found: dict[str, CellComparison] = {}
@@ -213,7 +200,7 @@ def compare_all(
 
 def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> CellComparison:
     """`fewer` is the chance of so few failures, already adjusted for the cells."""
-    if rate(cell) < rate(base):
+    if cell.rate < base.rate:
         p, adjusted = _of(p_fewer, cell, base), fewer
     else:
         p = _of(p_more, cell, base)
@@ -225,7 +212,7 @@ def _compared(cell: Tally, base: Tally, fewer: float, comparisons: int) -> CellC
 
     if cell.other and cell.other == cell.evidence:
         return say(Call.OTHER_FAILURE, "every trial failed in another way")
-    if adjusted < SIDE_ALPHA and rate(cell) > rate(base):
+    if adjusted < SIDE_ALPHA and cell.rate > base.rate:
         return say(Call.WORSE)
     if adjusted < SIDE_ALPHA:
         failed = p_fewer(

@@ -9,7 +9,7 @@ from aorta.core.axis import Point, Purpose, show_value
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted
 from aorta.engine import events
-from aorta.engine.events import Event, Listener, TrialRecord
+from aorta.engine.events import Event, Listener
 
 Describe = Callable[[Point], str]
 
@@ -17,12 +17,6 @@ Describe = Callable[[Point], str]
 def describe_values(point: Point) -> str:
     """`NUM_STEPS=137 SHAPES_FILE=3 items STEPS=0+20`, or nothing for a point without values."""
     return " ".join(f"{name}={show_value(value)}" for name, value in point.values)
-
-
-def shown_time(record: TrialRecord) -> str:
-    """How long it was waited for."""
-    seconds = show_duration(record.duration - record.saved)
-    return f"{seconds} (warm)" if record.saved else seconds
 
 
 def still_to_come(left: int | None, seconds: float) -> str:
@@ -59,10 +53,10 @@ class PlainProgress:
                 self._replayed += replayed
                 self._searched = record.elapsed
                 if not replayed:
-                    self._line(
-                        f"trial {self._trials}: {record.outcome.value} in "
-                        f"{shown_time(record)}{self._of(record.point)}: {record.why}"
-                    )
+                    waited = show_duration(record.duration - record.saved)
+                    waited += " (warm)" if record.saved else ""
+                    what = f"trial {self._trials}: {record.outcome.value} in {waited}"
+                    self._line(f"{what}{self._of(record.point)}: {record.why}")
             case events.PointDecided(point, verdict, best, left) if point.values:
                 words = {True: "reproduces", False: "does not reproduce", None: "could not tell"}
                 changed = self._changed(point) or "the answer so far"
@@ -96,11 +90,8 @@ class PlainProgress:
         return self._describe(point if one else Point.of(other))
 
     def _line(self, text: str) -> None:
-        print(
-            f"[{show_duration(time.monotonic() - self._began):>6}] {text}",
-            file=self._out,
-            flush=True,
-        )
+        since = show_duration(time.monotonic() - self._began)
+        print(f"[{since:>6}] {text}", file=self._out, flush=True)
 
 
 def progress_for(

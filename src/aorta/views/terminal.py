@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter, deque
+from functools import partial
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,6 +18,7 @@ from aorta.views.lines import Describe, still_to_come
 
 _COLOURS = {"reproduced": "red", "clean": "green", "other": "yellow", "error": "magenta"}
 _RECENT = 6
+_line = partial(Text, overflow="ellipsis", no_wrap=True)
 
 
 class TerminalProgress:
@@ -53,7 +55,7 @@ class TerminalProgress:
                 if point.values:
                     word = {True: "reproduces", False: "does not", None: "cannot tell"}
                     line = f"{word[verdict.reproduces]:<11} {self._describe(point)} ({verdict.why})"
-                    self._verdicts.append(Text(line, overflow="ellipsis", no_wrap=True))
+                    self._verdicts.append(_line(line))
             case events.Note(text):
                 self._console.print(Text(text))
             case events.RunEnded():
@@ -62,19 +64,15 @@ class TerminalProgress:
     def _drawn(self) -> Group:
         now = time.monotonic()
         trials = counted(self._outcomes.total(), "trial")
-        counts = Text(
-            f"{trials} in {show_duration(now - self._began)}{self._left}",
-            overflow="ellipsis",
-            no_wrap=True,
-        )
+        counts = _line(f"{trials} in {show_duration(now - self._began)}{self._left}")
         for outcome, count in self._outcomes.items():
             counts.append(f"   {count} {outcome}", style=_COLOURS[outcome])
         rows = Table.grid(padding=(0, 1))
         for (point, index), since in list(self._running.items()):
             what = f"running {show_duration(now - since):>6}  #{index} {self._describe(point)}"
-            rows.add_row(Text(what, style="cyan", overflow="ellipsis", no_wrap=True))
+            rows.add_row(_line(what, style="cyan"))
         lines: list[Text | Table] = [*self._verdicts, rows, counts]
         if self._best is not None and self._best.values:
             best = f"best so far: {self._describe(self._best)}"
-            lines.append(Text(best, style="bold", overflow="ellipsis", no_wrap=True))
+            lines.append(_line(best, style="bold"))
         return Group(*lines)

@@ -116,15 +116,11 @@ class Workload(ABC):
         there; then the config; for the steps axis `--steps`; then the axes' initial values.
         """
         initial = {axis["name"]: str(axis["initial"]) for axis in self.axes}
-        given = {
-            name: str(value)
-            for name, value in self.config.items()
-            if not name.startswith(RESERVED_PREFIX)
-        }
-        steps = {}
+        ours = {name for name in self.config if name.startswith(RESERVED_PREFIX)}
+        given = {name: str(self.config[name]) for name in self.config if name not in ours}
         if self.steps_axis is not None and "steps" in given:
-            steps[self.steps_axis] = given["steps"]
-        return {**initial, **steps, **given, **os.environ}
+            initial[self.steps_axis] = given["steps"]
+        return {**initial, **given, **os.environ}
 
 
 def plain(value: Any) -> Any:
@@ -163,34 +159,24 @@ def _is_time(value: object) -> bool:
 # -- which rank this process is, and whether a workload may be launched so
 
 
-@dataclass(frozen=True)
-class World:
-    rank: int = 0
-    size: int = 1
-
-    @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "World":
-        """From what torchrun and its like export; a wrong WORLD_SIZE is refused."""
-        return cls(rank=rank_of(environ), size=_size(environ.get("WORLD_SIZE", "1")))
-
-
 def check_launch(
-    name: str, workload: type[Workload], world: World, predicate: str | None = None
+    name: str, workload: type[Workload], environ: Mapping[str, str], predicate: str | None
 ) -> None:
     """Refuse, with RuntimeError, a workload that was launched in a way it cannot run in, or that
-    has no such predicate.
+    has no such predicate. `environ`: what torchrun and its like export.
     """
+    size = _size(environ.get("WORLD_SIZE", "1"))
     if predicate is not None and predicate not in workload.predicates:
         raise RuntimeError(f"{name} has no predicate {predicate!r}")
-    if workload.launch_mode == "single_process" and world.size > 1:
+    if workload.launch_mode == "single_process" and size > 1:
         raise RuntimeError(
-            f"{name} runs in a single process, and WORLD_SIZE is {world.size}; "
+            f"{name} runs in a single process, and WORLD_SIZE is {size}; "
             "do not wrap it with torchrun"
         )
-    if workload.launch_mode == "distributed" and world.size < workload.min_world_size:
+    if workload.launch_mode == "distributed" and size < workload.min_world_size:
         raise RuntimeError(
             f"{name} needs at least {workload.min_world_size} ranks, and WORLD_SIZE is "
-            f"{world.size}; start it with: "
+            f"{size}; start it with: "
             f"torchrun --nproc-per-node {workload.min_world_size} -m aorta run --workload {name}"
         )
 

@@ -31,7 +31,6 @@ from aorta.workloads.base import (
     RESERVED_PREFIX,
     Workload,
     WorkloadResult,
-    World,
     check_launch,
     load_workload,
     rank_of,
@@ -129,7 +128,7 @@ class WorkloadTrial:
                 return
             self.phase = Phase.LAUNCH
             wanted = self.order.predicate
-            check_launch(self.order.workload, kind, World.of(self.environ), wanted)
+            check_launch(self.order.workload, kind, self.environ, wanted)
             self.phase = Phase.CONSTRUCT
             self.workload = kind(self.order.full_config(self.environ))
             self.phase = Phase.SETUP
@@ -156,10 +155,9 @@ class WorkloadTrial:
 
     def keep(self) -> None:
         """Write the result to the requested path, or beside it for further ranks."""
-        rank = rank_of(self.environ)
-        target = (
-            self.order.result if rank == self.order.rank else rank_path(self.order.result, rank)
-        )
+        rank, target = rank_of(self.environ), self.order.result
+        if rank != self.order.rank:  # `result.rank1.json` beside `result.json`
+            target = target.with_name(f"{target.stem}.rank{rank}{target.suffix}")
         content = {
             "schema": RESULT_SCHEMA,
             "aorta_version": __version__,
@@ -171,8 +169,7 @@ class WorkloadTrial:
             "exception": self.exception,
             "cleanup_exception": self.cleanup_exception,
         }
-        text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-        write_whole(target, text)
+        write_whole(target, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
     def say(self) -> None:
         if self.exception is not None:
@@ -257,11 +254,6 @@ def _first_detail(result: WorkloadResult) -> str:
     first = next(iter(result.failure_details), {})
     hint = first.get("hint") or first.get("error") or "the workload reported a failure"
     return " ".join(str(hint)[:200].split())
-
-
-def rank_path(result: Path, rank: int) -> Path:
-    """`result.rank1.json` beside `result.json`."""
-    return result.with_name(f"{result.stem}.rank{rank}{result.suffix}")
 
 
 def _speak_on_stderr() -> None:

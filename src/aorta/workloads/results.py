@@ -21,7 +21,6 @@ from aorta.core.names import slug
 from aorta.core.oracle import Classified
 from aorta.core.trial import STEP_TIMES_FILE, Outcome, TrialEnd
 from aorta.engine.events import TrialRecord
-from aorta.engine.rundir import write_atomically
 from aorta.version import __version__
 from aorta.workloads.base import WorkloadResult
 from aorta.workloads.child import RESULT_SCHEMA, Phase
@@ -67,6 +66,7 @@ STEP_TIMES_SOURCE = "step_times_told_by"
 its output.
 """
 _LONGEST_WORDS = 200
+_Decided = Classified | TrialRecord  # by an oracle, or by the engine
 
 ExitStatus = Literal["ok", "workload_failed", "workload_setup_failed", "infrastructure_failed"]
 
@@ -149,7 +149,7 @@ def trial_document(
     label: TrialLabel,
     request: WorkloadRequest,
     end: TrialEnd,
-    found: Classified,
+    found: _Decided,
     *,
     env: Mapping[str, Any],
 ) -> TrialDocument:
@@ -178,20 +178,6 @@ def trial_document(
     )
 
 
-def keep_trial(
-    path: Path,
-    label: TrialLabel,
-    request: WorkloadRequest,
-    record: TrialRecord,
-    end: TrialEnd,
-    *,
-    env: Mapping[str, Any],
-) -> None:
-    """Write the record of a trial that the engine has classified."""
-    found = Classified(record.outcome, record.why, record.failure)
-    write_atomically(path, trial_document(label, request, end, found, env=env).to_json())
-
-
 def read_trial(path: Path) -> TrialDocument:
     """The record in this file; SpecError where it is damaged, incomplete or contradicts itself."""
     try:
@@ -201,9 +187,9 @@ def read_trial(path: Path) -> TrialDocument:
     return validated(TrialDocument, content, file=str(path))
 
 
-def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
+def _result_of(end: TrialEnd, found: _Decided) -> WorkloadResult:
     """The workload's own result where whole, saying no less than the oracle does."""
-    own = _own_result(end)
+    own = WorkloadResult.from_dict(end.result) if end.result and _is_ours(end.result) else None
     if found.outcome is Outcome.CLEAN:
         return own or _timed(
             WorkloadResult(passed=True, elapsed_sec=end.duration, main_work_started=True), end
@@ -219,12 +205,12 @@ def _result_of(end: TrialEnd, found: Classified) -> WorkloadResult:
 def _timed(result: WorkloadResult, end: TrialEnd) -> WorkloadResult:
     """With a command's step times: from AORTA_STEP_TIMES, else as printed."""
     written = _written_step_times(end.stdout.path.with_name(STEP_TIMES_FILE))
-    printed = [] if written else printed_step_times(end.stdout.tail)
-    printed = printed or ([] if written else printed_step_times(end.stderr.tail))
-    if not written and not printed:
+    streams = (end.stdout.tail, end.stderr.tail)
+    times = written or next(filter(None, map(printed_step_times, streams)), [])
+    if not times:
         return result
     source = {STEP_TIMES_SOURCE: "file" if written else "output"}
-    return replace(result, step_times_ms=written or printed, metrics={**result.metrics, **source})
+    return replace(result, step_times_ms=times, metrics={**result.metrics, **source})
 
 
 def _written_step_times(path: Path) -> list[float]:
@@ -245,7 +231,7 @@ def _written_step_times(path: Path) -> list[float]:
     return times
 
 
-def _why(found: Classified, end: TrialEnd) -> str:
+def _why(found: _Decided, end: TrialEnd) -> str:
     """A bare exit status is no reason; the last line of stderr may be one."""
     last_line = next(
         (line.strip() for line in reversed(end.stderr.tail.splitlines()) if line.strip()), ""
@@ -256,16 +242,12 @@ def _why(found: Classified, end: TrialEnd) -> str:
     return found.why if last_line in found.why else f"{found.why}: {last_line[:_LONGEST_WORDS]}"
 
 
-def _own_result(end: TrialEnd) -> WorkloadResult | None:
-    return WorkloadResult.from_dict(end.result) if end.result and _is_ours(end.result) else None
-
-
 def _is_ours(result: Mapping[str, Any]) -> bool:
     """A command may leave a result.json of its own, or a metrics file and nothing else."""
     return result.get("schema") == RESULT_SCHEMA
 
 
-def _exit_status(end: TrialEnd, found: Classified, result: WorkloadResult) -> ExitStatus:
+def _exit_status(end: TrialEnd, found: _Decided, result: WorkloadResult) -> ExitStatus:
     ours = end.result is not None and _is_ours(end.result)
     phase = end.result["phase"] if end.result is not None and ours else Phase.FINISHED
     if result.passed:

@@ -62,13 +62,10 @@ def _why(name: str, command: Sequence[str], cwd: Path, path: str | None) -> str:
     if file.is_file():
         with_python = f"python {name}" if name.endswith(".py") else f"bash {name}"
         return f"it is a file that may not be executed; expected such as: -- {with_python}"
-    folders = [file.parent] if "/" in name else _folders_of(path)
+    places = (path or os.environ.get("PATH", os.defpath)).split(os.pathsep)
+    folders = [file.parent] if "/" in name else [Path(place) for place in places]
     near = did_you_mean(file.name, chain.from_iterable(map(_names_in, folders)))
     return f"there is no such program{near}"
-
-
-def _folders_of(path: str | None) -> list[Path]:
-    return [Path(each) for each in (path or os.environ.get("PATH", os.defpath)).split(os.pathsep)]
 
 
 def _names_in(folder: Path) -> list[str]:

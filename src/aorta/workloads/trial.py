@@ -290,11 +290,10 @@ class _RegisteredSubject:
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
     """The environment as results and workloads see it, with names of variables only."""
-    container = environment.image if environment.kind in _CONTAINERS else None
     return {
         "name": environment.name,
         "kind": environment.kind.value,
-        "docker": container,
+        "docker": environment.image,
         "venv": environment.venv,
         "source_package": environment.source,
         "variables": sorted(environment.env),

@@ -16,7 +16,7 @@ from aorta.attribution.documents import Certainty, FailureClass, RankEnd, Role, 
 from aorta.attribution.logs import ReadableLog
 from aorta.attribution.logs.prefixes import LogLine
 from aorta.core.documents import StrictModel
-from aorta.core.raised import Frame, TracebackBlock
+from aorta.core.raised import TracebackBlock
 from aorta.core.templates import shortened, template
 
 RULE_FILES = (  # in this order: of patterns that are as sure, the first wins
@@ -120,11 +120,6 @@ class Traceback:
     def names(self) -> list[str]:
         """`loader.py:read`, outermost first."""
         return [f"{f.file.rsplit('/', 1)[-1]}:{f.function}" for f in self.block.frames]
-
-    @property
-    def own_frame(self) -> Frame | None:
-        """The innermost frame of the program itself, below which only libraries stand."""
-        return next((f for f in reversed(self.block.frames) if not f.is_library), None)
 
 
 @dataclass(frozen=True, kw_only=True)

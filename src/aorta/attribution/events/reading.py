@@ -401,8 +401,9 @@ def _frames_above(lines: Sequence[LogLine]) -> list[Frame]:
 
 def _exception_event(traceback: Traceback, source: ReadableLog) -> Event | None:
     stack = " > ".join(traceback.names)
-    own = traceback.own_frame
-    known = pattern_of_exception(traceback.exception, own.source if own else "", stack)
+    # Of the program itself: below it only libraries stand.
+    own = [frame.source for frame in traceback.block.frames if not frame.is_library]
+    known = pattern_of_exception(traceback.exception, own[-1] if own else "", stack)
     line = traceback.line
     event = (
         event_of(*known, line, source)

@@ -35,8 +35,7 @@ from aorta.attribution.service.store import CycleKey, Store
 from aorta.version import __version__
 
 LONGEST_WAIT = 60.0
-_JobId = Annotated[Id, PathParameter()]
-_CycleId = Annotated[Id, PathParameter()]
+_InPath = Annotated[Id, PathParameter()]
 _logger = logging.getLogger(__name__)
 
 
@@ -55,15 +54,15 @@ class DecisionAnswer(BaseModel):
 
 def create_app(
     roots: Sequence[Path],
-    database: str,
+    db: str,
     token: str | None,
     rate_limit: float,
-    no_progress_limit: int,
+    max_no_progress_cycles: int,
 ) -> Guard:
-    """`database`: a URL, or a file of SQLite; `rate_limit`: requests a second of one address."""
-    url = database if "://" in database else f"sqlite:///{Path(database).resolve()}"
+    """`db`: a URL, or a file of SQLite; `rate_limit`: requests a second of one address."""
+    url = db if "://" in db else f"sqlite:///{Path(db).resolve()}"
     store, jail, metrics = Store(url), PathJail(roots), Metrics()
-    analyses = Analyses(store, Workers(jail, no_progress_limit), metrics)
+    analyses = Analyses(store, Workers(jail, max_no_progress_cycles), metrics)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -98,8 +97,8 @@ def _routes(store: Store, jail: PathJail, analyses: Analyses, metrics: Metrics) 
 
     @routes.get("/v1/cycles/{job_id}/{cycle_id}/decision")
     async def read_decision(
-        job_id: _JobId,
-        cycle_id: _CycleId,
+        job_id: _InPath,
+        cycle_id: _InPath,
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = 0.0,
     ) -> DecisionAnswer:
         """The decision, the moment it is known; `pending` when `wait` seconds were not enough."""
@@ -171,11 +170,8 @@ def _peer_routes(jail: PathJail, analyses: Analyses) -> APIRouter:
         finished = submission.analysis_intent == "terminal"
         if finished:
             await analyses.report(_report_of(path), growing=True)
-        return {
-            "submitted": True,
-            "normalized_path": str(path),
-            "mode": "single" if finished else "pending",
-        }
+        mode = "single" if finished else "pending"
+        return {"submitted": True, "normalized_path": str(path), "mode": mode}
 
     @routes.get("/logs")
     async def read_log_result(

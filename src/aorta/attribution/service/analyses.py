@@ -94,10 +94,8 @@ class CycleReport(StrictModel):
         """Seconds; None where the agent did not say."""
         if self.lived_sec is not None or self.started is None or self.ended is None:
             return self.lived_sec
-        began, ended = (
-            each.timestamp() if isinstance(each, datetime) else each
-            for each in (self.started, self.ended)
-        )
+        ends = (self.started, self.ended)
+        began, ended = (e.timestamp() if isinstance(e, datetime) else e for e in ends)
         return max(0.0, ended - began)
 
 

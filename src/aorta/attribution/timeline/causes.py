@@ -180,9 +180,8 @@ def _tidied_up(failure: RankEnd, facts: Facts) -> bool:
         return bool(on_their_own) and earlier
     killed = failure.meaning[0] is FailureClass.KILLED
     waited = any(event.role is Role.WAITING for event in facts.events)
-    return (
-        killed and waited and any(failure.time is None or _before(f, failure) for f in on_their_own)
-    )
+    later = any(failure.time is None or _before(f, failure) for f in on_their_own)
+    return killed and waited and later
 
 
 def _stood_waiting(rank: int | None, facts: Facts) -> bool:

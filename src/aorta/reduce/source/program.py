@@ -123,11 +123,8 @@ class Program:
     def on_the_way(self) -> frozenset[int]:
         """The numbers of the statements on the stack when it failed, and what holds them."""
         lines = {frame.line for frame in self.facts.frames}
-        return frozenset(
-            number
-            for number, node in enumerate(statements(self.tree))
-            if any(is_in(node, line) for line in lines)
-        )
+        every = enumerate(statements(self.tree))
+        return frozenset(n for n, node in every if any(is_in(node, line) for line in lines))
 
     @cached_property
     def never_returned(self) -> list[ast.Return]:

@@ -7,7 +7,6 @@ The largest that the script still holds, as it was written, is put right there.
 
 import ast
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -17,6 +16,7 @@ from typing import Any
 
 from aorta.core.errors import UsageError
 from aorta.reduce.source.tree import blocks_of, written
+from aorta.runtimes.programs import heard
 
 Level = tuple[Sequence[ast.AST], Sequence[ast.AST]]  # what is wrong, and what is right
 Fix = tuple[Level, ...]  # of one difference, the outermost first
@@ -36,13 +36,7 @@ def fixes_of_patch(patch: Path, root: Path) -> list[Fix]:
             target.parent.mkdir(parents=True, exist_ok=True)
             if (root / name).is_file():
                 shutil.copy(root / name, target)
-        done = subprocess.run(
-            ("git", "apply", "--include=*.py", str(patch.resolve())),
-            cwd=made,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = heard(("git", "apply", "--include=*.py", str(patch.resolve())), cwd=made)
         if done.returncode or not files:
             why = done.stderr.strip().partition("\n")[0] or "it changes no Python file"
             raise UsageError(f"cannot be applied to {root}: {why}", where=str(patch))

@@ -5,7 +5,6 @@ what they amount to.
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -43,6 +42,7 @@ from aorta.reduce.source.trials import (
     lay_out,
 )
 from aorta.reduce.spec import source_axis
+from aorta.runtimes.programs import heard
 from aorta.search.reduction import Reduction, Status
 from aorta.workloads.trial import workload_experiment
 
@@ -176,7 +176,7 @@ class SourceRun:
             self._one_file(modules, sources, facts),
             lambda candidate: self._facts(candidate.digest),
             self._small_text,
-            self._holds_cause,
+            lambda text: bool(self.fixes) and repaired(text, self.fixes) is not None,
             dict(self.before.best.values),
         )
         return ""
@@ -233,9 +233,6 @@ class SourceRun:
         """
         judges = SameJudge(KOfN(1, 1)) if self._fails_always else self.plan.judges()
         return ImpatientJudges(judges, self.experiment.patience)
-
-    def _holds_cause(self, text: str) -> bool:
-        return bool(self.fixes) and repaired(text, self.fixes) is not None
 
     @property
     def repaired(self) -> Point | None:
@@ -361,5 +358,5 @@ def _formatted(text: str) -> str:
     if ruff is None:
         return text
     words = (ruff, "format", "--isolated", "-q", "--line-length", "100", "-")
-    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+    done = heard(words, text)
     return text if done.returncode else done.stdout

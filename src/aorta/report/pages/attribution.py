@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.report.charts import GridCell, draw_grid
-from aorta.report.page import FactRows, Figure, Headline, Listing, Page, Section, TextLine, Tone
+from aorta.report.page import Figure, Headline, Listing, Page, Section, TextLine, Tone
 from aorta.report.pages.common import list_section, listed, percent, table_section
 from aorta.report.run_reader import Document, OpenedRun, attribution_in
 
@@ -36,7 +36,7 @@ def page(run: OpenedRun) -> Page:
         verb="attribute",
         title=run.name,
         answer=answer(finding, decision),
-        facts=FactRows(facts(finding)),
+        facts=facts(finding),
         picture=picture_of("Who began it, and who only followed", {name: ends_of(finding)}),
         sections=sections(finding, decision),
         missing=[] if finding else ["finding: the document holds none"],
@@ -137,11 +137,9 @@ def _decision(decision: Document) -> list[Section]:
     if not decision:
         return []
     rule = decision.text("rule")
-    sentence = f"{decision.text('action')}: {decision.text('reason')}" + (
-        f" ({rule})" if rule else ""
-    )
+    why = decision.text("reason") + (f" ({rule})" if rule else "")
     advice = [row.text("text") or row.text("kind") for row in decision.rows("advice")]
-    return list_section("The decision", [sentence, *advice])
+    return list_section("The decision", [f"{decision.text('action')}: {why}", *advice])
 
 
 def _evidence(finding: Document) -> list[Section]:

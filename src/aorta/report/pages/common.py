@@ -9,7 +9,6 @@ from aorta.core.stats import counted, percent_range, wilson
 from aorta.core.trial import Outcome
 from aorta.report.page import (
     Command,
-    FactRows,
     Figure,
     Headline,
     Listing,
@@ -133,12 +132,6 @@ def listing_section(title: str, name: str, lines: Sequence[TextLine]) -> list[Se
     return [Section(title, [Listing(name, lines)])] if lines else []
 
 
-def next_section(result: Document, title: str) -> list[Section]:
-    """What to type now."""
-    commands = [Command(str(command)) for command in result.array("next")]
-    return [Section(title, commands)] if commands else []
-
-
 def own_words_page(
     run: OpenedRun,
     result: Document,
@@ -155,18 +148,19 @@ def own_words_page(
     if answer.endswith(":") and rest:
         answer = f"{answer} {rest.pop(0).strip()}"
     printed = [TextLine(line.removeprefix("  ")) for line in rest]
+    commands = [Command(str(command)) for command in result.array("next")]
     tone = tone or _TONES.get(result.text("status"), Tone.UNSURE)
     return Page(
         verb=run.verb,
         title=run.name,
-        answer=Headline(answer, Tone.RUNNING if run.running else tone, _unfinished(run)),
-        facts=FactRows(usual_facts(run)),
+        answer=Headline(answer, Tone.RUNNING if run.running else tone, unfinished(run)),
+        facts=usual_facts(run),
         picture=picture,
         sections=[
             *lead,
             *listing_section("In its own words", "What it printed", printed),
             *sections,
-            *next_section(result, "What to do now"),
+            *([Section("What to do now", commands)] if commands else []),
             *trials_section(run),
         ],
         missing=[] if result else ["the run has not written a result yet"],
@@ -180,7 +174,7 @@ def _so_far(run: OpenedRun) -> str:
     return f"No answer yet: it failed in {rate(tally.reproduced, tally.evidence, 'trial')}"
 
 
-def _unfinished(run: OpenedRun) -> str:
+def unfinished(run: OpenedRun) -> str:
     return "" if run.state == "done" else f"The run is {state_words(run)}."
 
 

@@ -17,13 +17,9 @@ def gather(root: Path) -> dict[str, Any]:
 def page(run: OpenedRun) -> Page:
     result = run.documents.section("result")
     rows = [
-        (
-            at,
-            each.text("outcome"),
-            len(each.array("nodes")),
-            ", ".join(map(str, each.array("nodes"))),
-        )
+        (at, each.text("outcome"), len(nodes), ", ".join(map(str, nodes)))
         for at, each in enumerate(result.rows("placements"), 1)
+        for nodes in [each.array("nodes")]
     ]
     heads = ["#", "outcome", "nodes", "which"]
     placements = table_section("Every placement", heads, rows, frozenset({0, 2}), open=False)
@@ -36,15 +32,9 @@ def _picture(result: Document) -> Figure | None:
         return None
     worst, sure = max(nodes, key=lambda node: node[1])
     cells = [
-        GridCell(
-            row="",
-            column="",
-            text=name,
-            says=f"{name}: {percent(share)}",
-            note=percent(share) if share >= 0.005 else "",
-            share=share,
-        )
+        GridCell("", "", name, f"{name}: {told}", note=told * (share >= 0.005), share=share)
         for name, share in nodes
+        for told in [percent(share)]
     ]
     return Figure(
         "How likely each node is guilty",

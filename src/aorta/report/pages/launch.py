@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from aorta.attribution import lifetime
 from aorta.core.errors import Exit
 from aorta.core.stats import counted
-from aorta.report.page import FactRows, Headline, Page, Section, Tone
+from aorta.report.page import Headline, Page, Section, Tone
 from aorta.report.pages import attribution as findings
 from aorta.report.pages.common import listed, seconds, state_words, table_section
 from aorta.report.run_reader import Document, OpenedRun, read_json
@@ -43,7 +43,7 @@ def page(run: OpenedRun) -> Page:
         verb="launch",
         title=last.text("job_id") or run.name,
         answer=_answer(run, infos, finding, decision),
-        facts=FactRows([*_facts(run, infos), *findings.facts(finding)]),
+        facts=[*_facts(run, infos), *findings.facts(finding)],
         picture=findings.picture_of(
             "How each rank ended, and what was decided after each cycle",
             {_column(info): _ends_of(info) for info in infos[-_MOST_DRAWN:]},
@@ -76,9 +76,8 @@ def _end_of(row: Document) -> str:
 def _answer(
     run: OpenedRun, infos: Sequence[Document], finding: Document, decision: Document
 ) -> Headline:
-    ended = run.documents.section("ending") or (infos[-1] if infos else Document()).section(
-        "ending"
-    )
+    last = infos[-1] if infos else Document()
+    ended = run.documents.section("ending") or last.section("ending")
     ending = ended.text("reason")
     job_end = _job_end(run, ended.count("exit_code"))
     lives = counted(len(infos), "cycle")
@@ -90,7 +89,6 @@ def _answer(
         known = decision.text("action") == "STOP" and why in ending
         more = f"After {lives}" + ("" if known or not ending else f". {ending}")
         return findings.answer(finding, decision, more, job_end)
-    last = infos[-1] if infos else Document()
     failed = [row for row in last.rows("ranks") if _failed(row)]
     if not infos:
         return Headline("No cycle has been written down", Tone.UNSURE)
@@ -116,12 +114,9 @@ def _failed(row: Document) -> bool:
 
 
 def _facts(run: OpenedRun, infos: Sequence[Document]) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = [
-        ("State", "ended" if run.state == "done" else state_words(run))
-    ]
-    if infos:
-        found += [("Cycles", len(infos)), ("Nodes", len(infos[-1].array("nodes")))]
-    return found
+    state = "ended" if run.state == "done" else state_words(run)
+    nodes = len(infos[-1].array("nodes")) if infos else 0
+    return [("State", state), *([("Cycles", len(infos)), ("Nodes", nodes)] if infos else [])]
 
 
 def _end_words(row: Document) -> str:
@@ -138,7 +133,7 @@ def _cycles(infos: Sequence[Document]) -> list[Section]:
         [
             [
                 info.text("cycle"),
-                _took(info),
+                seconds(lifetime(info)),
                 listed([row.text("rank") for row in info.rows("ranks") if _failed(row)], 24),
                 info.section("decision").text("action"),
                 info.section("decision").text("reason"),
@@ -148,14 +143,6 @@ def _cycles(infos: Sequence[Document]) -> list[Section]:
         ],
         frozenset({0, 1}),
     )
-
-
-def _took(info: Document) -> str:
-    try:
-        start, end = (datetime.fromisoformat(info.text(key)) for key in ("started", "ended"))
-    except ValueError:
-        return ""
-    return seconds((end - start).total_seconds())
 
 
 def _ranks(last: Document) -> list[Section]:

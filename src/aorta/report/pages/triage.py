@@ -8,14 +8,14 @@ from typing import Any
 from aorta.core.stats import counted, wilson
 from aorta.core.trial import Tally
 from aorta.report.charts import GridCell, draw_grid
-from aorta.report.page import FactRows, Figure, Headline, Page, TextLine, Tone
+from aorta.report.page import Figure, Headline, Page, TextLine, Tone
 from aorta.report.pages.common import (
     listed,
     listing_section,
     percent,
     rate,
-    state_words,
     trials_section,
+    unfinished,
     usual_facts,
 )
 from aorta.report.run_reader import Document, OpenedRun, read_json, read_tail
@@ -48,13 +48,12 @@ def page(run: OpenedRun) -> Page:
     matrix, stack = run.documents.section("matrix"), run.documents.section("optimize")
     cells = matrix.rows("cells") or _cells_so_far(run)
     text = [TextLine(str(line)) for line in run.documents.array("text")]
-    picture = _stacks_picture(stack) if stack else _matrix_picture(cells)
     return Page(
         verb="triage",
         title=run.name,
         answer=_stack_answer(run, stack) if stack else _answer(run, matrix, cells),
-        facts=FactRows(usual_facts(run)),
-        picture=picture,
+        facts=usual_facts(run),
+        picture=_stacks_picture(stack) if stack else _matrix_picture(cells),
         sections=[
             *listing_section("In its own words", "As in the ticket", text),
             *trials_section(run),
@@ -89,7 +88,7 @@ def _cell_so_far(name: str, tally: Tally) -> Document:
 def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Headline:
     tone = Tone.RUNNING if run.running else Tone.UNSURE
     name = matrix.text("workload") or run.name
-    more = "" if run.state == "done" else f"The run is {state_words(run)}."
+    more = unfinished(run)
     baseline = next((cell for cell in cells if cell.text("call") == "(baseline)"), Document())
     working = [cell for cell in cells if cell.text("call") == "works"]
     if working:
@@ -110,10 +109,9 @@ def _answer(run: OpenedRun, matrix: Document, cells: Sequence[Document]) -> Head
         sentence = f"The baseline never failed in {seen}: nothing can be seen to help"
         return Headline(sentence, tone, more)
     open_ = sum(cell.text("call") == "not known" for cell in cells)
-    sentence = f"Nothing of what was tried is proved to help {name}"
-    return Headline(
-        sentence + (f"; {counted(open_, 'cell')} not known" if open_ else ""), tone, more
-    )
+    unknown = f"; {counted(open_, 'cell')} not known" if open_ else ""
+    sentence = f"Nothing of what was tried is proved to help {name}{unknown}"
+    return Headline(sentence, tone, more)
 
 
 def _becomes(cell: Document) -> str:
@@ -218,7 +216,7 @@ def _stack_answer(run: OpenedRun, found: Document) -> Headline:
     sentence = f"{why[:1].upper()}{why[1:]}" if why else "No stack is known to work yet"
     if found.text("status") == "did_not_reproduce":
         sentence = f"The failure did not show without mitigations: {without}"
-    more = "" if run.state == "done" else f"The run is {state_words(run)}."
+    more = unfinished(run)
     return Headline(sentence, Tone.RUNNING if run.running else Tone.UNSURE, more)
 
 

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from aorta.executors.slurm_commands import nodes_of
 from aorta.isolate.request import IsolateRequest, isolate
-from aorta.registry.environments import EnvironmentLayers
 from aorta.solve.request import SolveRequest
 from aorta.solve.state import SharedExecutor, Stage, StageResult, State, Status, Stopped
-from aorta.solve.subject import oracle_of, original, subject_of
+from aorta.solve.subject import layers_of, oracle_of, original
 
 
 class Isolate(Stage):
@@ -19,8 +18,8 @@ class Isolate(Stage):
         return "it runs on one node; with --executor slurm --nodes N nodes are compared"
 
     def __call__(self, state: State) -> StageResult:
-        requested, folder, first = state.request, state.folder(self.name), original(state)
-        choice = replace(requested.executor, job_per_trial=True)
+        folder, first = state.folder(self.name), original(state)
+        choice = replace(state.request.executor, job_per_trial=True)
         usable = [node.name for node in nodes_of(choice.resources.partition) if node.usable]
         with choice.opened() as inner:
             shared = SharedExecutor(
@@ -34,12 +33,7 @@ class Isolate(Stage):
                     ranks_per_node=choice.resources.tasks_per_node,
                     world_size=choice.resources.tasks,
                     most_nodes=choice.resources.nodes,
-                    layers=EnvironmentLayers(
-                        subject_of(requested).environment,
-                        (),
-                        requested.mitigations_files,
-                        first.env,
-                    ),
+                    layers=layers_of(state.request, first.env),
                     oracle=oracle_of(first.oracle),
                     output=state.path,
                     name=folder.name,

@@ -16,11 +16,10 @@ from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
 from aorta.reduce.source.repair import fixes_of_patch
 from aorta.reduce.spec import SpecFile, load_spec
-from aorta.registry.environments import EnvironmentLayers
 from aorta.runtimes.git import git_on_host
 from aorta.solve.stages.reproduce import opened_names
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
-from aorta.solve.subject import Subject, reduced_spec, subject_of
+from aorta.solve.subject import Subject, layers_of, reduced_spec, subject_of
 
 SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 
@@ -92,12 +91,9 @@ class Reduce(Stage):
 
 def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
     """What `aorta reduce` finds; the summary is written whenever it has found something smaller."""
-    requested = state.request
-    layers = EnvironmentLayers(
-        subject_of(requested).environment, mitigations_files=requested.mitigations_files
-    )
+    layers, ticket = layers_of(state.request, {}, mitigations=None), state.request.ticket
     request = ReduceRequest(
-        run_dir=folder, ticket=requested.ticket, layers=layers, **state.how(stage, folder), **more
+        run_dir=folder, ticket=ticket, layers=layers, **state.how(stage, folder), **more
     )
     report = reduce(request, state.listeners(stage), written=state.best_so_far)
     Stopped.check(report.ending.reason)

@@ -32,6 +32,7 @@ from aorta.executors.process_tree import watch_opened
 from aorta.reduce.draft import oracle_from
 from aorta.reduce.launcher import is_launched
 from aorta.run.request import RunReport
+from aorta.solve.request import WANTED
 from aorta.solve.state import Stage, StageResult, State, Status
 from aorta.solve.subject import Subject, environment_of, run_command, subject_of
 
@@ -63,12 +64,12 @@ class Reproduce(Stage):
     name = "reproduce"
 
     def __call__(self, state: State) -> StageResult:
-        subject = subject_of(state.request)
+        request, subject = state.request, subject_of(state.request)
         seen = _first_failure(state, subject)
         if isinstance(seen, StageResult):
             return seen
         failure = {**_failure(seen.end, subject), "oracle": dict(seen.oracle)}
-        wanted = state.request.is_search_wanted or subject.spec is not None
+        wanted = request.good is not None or request.stages != WANTED or subject.spec is not None
         if wanted or seen.hits.trials > 1:
             failure["mistake"] = False  # somebody knows better, or it came and went
         if failure["mistake"] and failure["class"] in MISTAKES:
@@ -151,12 +152,8 @@ def slowness_in(end: TrialEnd) -> tuple[dict[str, Any], str]:
     for name, stream in streams.items():
         text = _beginning_and_end(stream)
         for pattern, limit in _GOT_SLOW.items():
-            oracle = {
-                "kind": "metric",
-                "pattern": pattern,
-                "stream": name,
-                "relative": True,
-            } | limit
+            fixed = {"kind": "metric", "pattern": pattern, "stream": name, "relative": True}
+            oracle = fixed | limit
             speeds = early_and_late(re.findall(pattern, text), rises="above" in limit)
             if speeds and MetricOracle.model_validate(oracle).is_bad(speeds[1] / speeds[0]):
                 return oracle, f"it got slower: {speeds[0]:g} at first, {speeds[1]:g} at its end"
@@ -209,9 +206,8 @@ def _look(
 ) -> RunReport:
     """Trials of the original until one fails; a hang is aborted, so that it writes its stacks."""
     if patience is not None:
-        words = (
-            subject.words if isinstance(subject.command, tuple) else ("bash", "-c", subject.text)
-        )
+        is_text = isinstance(subject.command, str)
+        words = ("bash", "-c", subject.text) if is_text else subject.words
         aborting = ("timeout", "-s", "ABRT", "-k", "5", f"{patience:.1f}", *words)
         stacks = {**subject.env, "PYTHONFAULTHANDLER": "1"}
         subject = replace(subject, command=aborting, env=stacks)
@@ -307,12 +303,7 @@ def _attributed(end: TrialEnd, subject: Subject) -> Attribution:
     streams = [s.path for s in (end.stderr, end.stdout) if s.path.is_file() and s.bytes_seen]
     many = is_launched(subject.words)
     hung = end.timed_out or end.hung
-    ended = RankEnd(
-        rank=0,
-        exit_code=None if hung else end.exit_code,
-        signal=None if hung else end.signal,
-        hung=hung,
-    )
+    ended = RankEnd(0, hung=True) if hung else RankEnd(0, end.exit_code, end.signal)
     logs = tuple(LogSource(path, rank=None if many else 0) for path in streams)
     return attribute(Evidence(logs=logs, failures=(ended,) if hung or not many else ()))
 
@@ -336,9 +327,8 @@ def _result(state: State, report: RunReport, failure: dict[str, Any], seen: _See
     if every.hits <= 1 and every.trials >= MOST_LOOKS:
         status, why = "no_answer", f"{_seldom(every)}, too seldom to look for its cause"
     elif not tally.reproduced and tally.evidence:
-        spent = report.ending.reason is not Reason.DONE
         status, why = "no_answer", "it did not fail again"
-        if spent:
+        if report.ending.reason is not Reason.DONE:
             status, why = "budget", report.ending.detail
     return StageResult("reproduce", status, why, str(report.run_dir), answer=answer)
 

@@ -295,11 +295,9 @@ def without_ours(trace: TracebackType | None) -> TracebackType | None:
 
 
 def first_cause(wrong: BaseException) -> BaseException:
-    while True:
-        before = wrong.__cause__ or (None if wrong.__suppress_context__ else wrong.__context__)
-        if before is None:
-            return wrong
+    while before := wrong.__cause__ or (None if wrong.__suppress_context__ else wrong.__context__):
         wrong = before
+    return wrong
 
 
 class Code:
