@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from aorta.engine.rundir import RunDir
 from aorta.reduce.files import made_portable
 from support.aorta_cli import aorta, environ
 from support.reductions import (
@@ -418,10 +419,16 @@ def test_a_tar_of_a_scrubbed_run_directory_holds_nothing_of_what_was_scrubbed(
     report = reduce_spec(spec, "--scrub", "zebra-9").json()
     run_dir = run_dir_of(report, tmp_path)
     made = tmp_path / "run.tar"
-    subprocess.run(["tar", "-cf", made, "-C", run_dir.parent, run_dir.name], check=True)
+    # also where links are followed
+    subprocess.run(["tar", "-chf", made, "-C", run_dir.parent, run_dir.name], check=True)
     assert b"zebra-9" not in made.read_bytes()
-    assert (run_dir / ".aorta" / "journal.jsonl").is_file()
-    trials = (run_dir / ".aorta" / "trials").rglob("stdout.log")
+    subprocess.run(["cp", "-rL", run_dir, tmp_path / "copy"], check=True)
+    copied = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert len(copied) > 8
+    assert not [path for path in copied if b"zebra-9" in path.read_bytes()]
+    private = RunDir(run_dir).private
+    assert (private / "journal.jsonl").is_file()
+    trials = (private / "trials").rglob("stdout.log")
     assert any("zebra-9" in log.read_text() for log in trials)
     assert "lie outside" in (run_dir / "SHIP.md").read_text()
     again = reduce_spec(spec, "--scrub", "zebra-9", "--resume", run_dir).json()

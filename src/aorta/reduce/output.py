@@ -116,7 +116,7 @@ class Output:
     def _written(self) -> Iterator[str]:
         for path in self.run.path.rglob("*"):
             name = path.relative_to(self.run.path).as_posix()
-            if path.is_file() and name != SHIP and not name.startswith(f"{PRIVATE}/"):
+            if path.is_file() and name not in {SHIP, PRIVATE}:
                 yield name
 
     def _scrubbed(self, document: Any) -> tuple[Any, int]:
