@@ -26,6 +26,7 @@ from support.reductions import (
     with_trials,
     write_spec,
 )
+from support.waiting import patience
 
 FAILS = {"kind": "exit_code"}
 TRAIN = """import os, sys
@@ -471,6 +472,32 @@ def test_a_script_that_ships_ends_badly_where_the_failure_is_a_line_alone(tmp_pa
     (shrunken / "run_repro.sh").write_text(fine)
     done = subprocess.run(["bash", shrunken / "run_repro.sh"], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "reader", ["> /dev/null", "| (sleep 1; tail -1)", "| (read line; exec <&-; sleep 1)"]
+)
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
+def test_a_script_that_ships_ends_as_its_failure_says_whoever_reads_it(
+    stream: str, reader: str, tmp_path: Path
+) -> None:
+    """More lines than a pipe holds, and a process that goes on and keeps the pipes open."""
+    end = {"stdout": "", "stderr": " >&2", "both": " >&2"}[stream]
+    script = (
+        "sleep 30 & disown\nseq 1 20000\nseq 1 20000 >&2\n"
+        f'[ "$N" -ge 5 ] && echo "NaN detected at step 5"{end}\nexit 0\n'
+    )
+    oracle = {"kind": "regex", "pattern": "NaN detected", "stream": stream}
+    report = reduce_spec(write_spec(tmp_path, script, [numeric("N", 6, 4)], oracle=oracle)).json()
+    repro = run_dir_of(report, tmp_path) / "shrunken" / "run_repro.sh"
+    both = reader.replace("> ", "&> ").replace("| ", "|& ")
+    for number, expected in ((5, 1), (4, 0)):
+        repro.write_text(repro.read_text().replace("N=5", f"N={number}"))
+        ran = subprocess.run(
+            ["bash", "-c", f'bash "$0" {both}; exit ${{PIPESTATUS[0]}}', repro],
+            check=False, start_new_session=True, timeout=patience(60),
+        )  # fmt: skip
+        assert ran.returncode == expected
 
 
 @pytest.mark.parametrize(
