@@ -183,7 +183,7 @@ def test_what_a_policy_keeps_is_kept() -> None:
             {"signature": "exit 1 | train.py:main > ValueError"},
             {"signature": "exit 1 | train.py:main > ValueError"},
         ),
-        ({"command": "HF_TOKEN=xyzzy-1 sh x.sh"}, {"command": "HF_TOKEN=SECRET-1 sh x.sh"}),
+        ({"command": "HF_TOKEN=xyzzy-1 sh x.sh"}, {"command": "HF_TOKEN=SECRET_1 sh x.sh"}),
         ({"command": ["sh", "HF_TOKEN=xyzzy-1"]}, {"command": ["sh", "HF_TOKEN=<SECRET:1>"]}),
         ({"x": '{"password": "hunter2!"}'}, {"x": '{"password": "<SECRET:1>"}'}),
     ],
@@ -308,7 +308,7 @@ def test_a_scrubbed_shell_script_still_runs() -> None:
     )
     after = scrubbed_file("run.sh", script.encode(), ours=False).decode()
     done = subprocess.run(["sh", "-c", after], capture_output=True, text=True, check=True)
-    assert done.stdout == "SECRET-1 PATH-2 PATH-3\n"
+    assert done.stdout == "SECRET_1 PATH_2 PATH_3\n"
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ def test_file_names_lose_what_text_loses_and_stay_portable() -> None:
     scrubber = Scrubber(Rules(patterns=("zeus",)))
     scrubber.learn("MASTER_ADDR=hgx-head-1")
     assert (
-        scrubber.file_name("logs/zeus/hgx-head-1_10.1.2.3.log") == "logs/TEXT-1/HOST-1_IPV4-1.log"
+        scrubber.file_name("logs/zeus/hgx-head-1_10.1.2.3.log") == "logs/TEXT_1/HOST_1_IPV4_1.log"
     )
 
 

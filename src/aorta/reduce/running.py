@@ -10,6 +10,7 @@ from typing import Any
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
 from aorta.core.oracle import known_failure
+from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -40,6 +41,7 @@ from aorta.reduce.shrunken import Reproducer, files_of
 from aorta.reduce.source.running import SourceRun
 from aorta.reduce.source.search import AXIS
 from aorta.reduce.trace import ENV_FINGERPRINT, OtherEnds, Trace, fingerprint_of
+from aorta.scrub.files import FileScrubber
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
@@ -59,7 +61,7 @@ def reduce_workload(
     written: Callable[[], None],
 ) -> ReduceReport:
     """Search, then write all that ships, also if stopped. `written` is called per improvement."""
-    output = Output(session.run, plan, plan.scrubber())
+    output = Output(session.run, plan, FileScrubber(scrubber := plan.scrubber()))
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners)
     trace = Trace()
@@ -70,11 +72,11 @@ def reduce_workload(
     def keep_best(records: Sequence[TrialRecord]) -> None:
         """`shrunken/`, result.json and SHIP.md as if the search ended here."""
         report = run.report_so_far(records)
-        write(report, run.reproducer(report, output.scrubber.file_name))
+        write(report, run.reproducer(report, scrubber.file_name))
         written()
 
     report = run.search(trace, BestSoFar(keep_best))
-    reproducer = run.reproducer(report, output.scrubber.file_name)
+    reproducer = run.reproducer(report, scrubber.file_name)
     if reproducer is not None:
         report, reproducer = run.rehearse(report, reproducer, output)
         programs = [str(place) for place in reproducer.portable.programs]
@@ -354,13 +356,14 @@ class ReductionRun:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + number)
         search = EveryPoint([point])
         enough = 1 if once else _enough(report, self.plan.seen)
+        copy = CopyExperiment(self.experiment, reproducer, output, report)
         answer = self._ask(
             f"copy {COPY_REPLICA + number}",
             search,
             SameJudge(KOfN(1, enough)),
-            CopyExperiment(self.experiment, reproducer, output),
+            copy,
             guard_signature=self.plan.is_command,
-            expected=self._expected(report),
+            expected=known_failure(copy.shipped) or self._expected(report),
             budget=Budget() if once else replace(self._budget(), max_trials=None),
         )
         verdict = search.verdicts.get(point)
@@ -368,12 +371,16 @@ class ReductionRun:
         tried = [record for record in answer.records if record.point == point]
         if once:
             found = found or None  # one that did not fail may be chance
-        elif verdict is not None and found is None and tried and tried[-1].exit_code:
-            found = False  # it ended by itself, without a file or program that it needs
+        elif verdict is not None and found is None and tried and tried[-1].exit_code is not None:
+            found = False  # it ended by itself, without a file, program or word that it needs
         why = tried[-1].why if tried and found is False else ""
         tally = verdict.tally if verdict else Tally()
         shipped = Shipped(found, tally, why, alone=not reproducer.left_out)
-        return report.with_more(answer, shipped=shipped)
+        hint = report.hint
+        if found is False and (taken := output.files.taken):
+            gone = f"scrubbing took {counted(len(taken), 'value')} out of it"
+            hint = f"{gone}: if that is why, let `--scrub` spare it"
+        return report.with_more(answer, shipped=shipped, hint=hint)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
         """The failure as the answer shows it: a script has its own frames, and is formatted."""

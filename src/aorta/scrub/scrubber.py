@@ -20,7 +20,7 @@ from aorta.scrub.findings import (
     as_plain_word,
     without_overlap,
 )
-from aorta.scrub.known import KnownValues, compiled, decoded, patterns_in
+from aorta.scrub.known import KnownValues, behind_backslashes, compiled, decoded, patterns_in
 from aorta.scrub.known_keys import known_keys_in
 from aorta.scrub.secrets import secrets_in
 
@@ -151,6 +151,13 @@ class Scrubber:
         found += known_keys_in(value) if self.rules.detect else ()
         return self.replaced(value, where, without_overlap(found, value))
 
+    def pattern(self, value: str, *, where: str) -> Scrubbed:
+        """A regular expression: behind what announces a secret stands there what matches one."""
+        found = self._look(value)
+        kept = [one for one in found.findings if one.kind is not Kind.CREDENTIAL]
+        gone = self._findings(value, found._replace(findings=[*kept, *known_keys_in(value)]))
+        return self.replaced(value, where, without_overlap(gone, value))
+
     def text(self, text: str, *, where: str = "", line: int = 1, code: bool = False) -> Scrubbed:
         found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
         gone: Iterable[SecretSpan] = self._findings(text, found)
@@ -191,7 +198,10 @@ class Scrubber:
         """All that goes: what was detected, what is known, and what the user's patterns match."""
         plain = _without_colours(text)
         for start, end, said, inner in found.encoded:
-            if gone := without_overlap(self._findings(said, inner), said):
+            gone = without_overlap(self._findings(said, inner), said)
+            if text[start:end].replace("\\", "") == said:
+                yield from (behind_backslashes(one, text[start:end], start) for one in gone)
+            elif gone:
                 first = gone[0]
                 is_all = first.end - first.start == len(said)
                 yield SecretSpan(start, end, first.kind, first.value if is_all else said)
