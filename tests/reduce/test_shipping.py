@@ -455,9 +455,10 @@ def test_scrubbing_that_breaks_the_reproducer_is_seen_and_said(tmp_path: Path) -
     bad = done.json()
     assert bad["shipped_copy"]["self_contained"] is False
     assert (bad["status"], bad["search"], done.exit_code) == ("partial", "reduced", 3)
-    assert "run_repro.sh does not fail by itself" in bad["why"]
+    assert "run_repro.sh does not fail by itself; scrubbing took 1 value out of it" in bad["why"]
     ship = (run_dir_of(bad, tmp_path) / "SHIP.md").read_text()
     assert "does not fail the same way by itself" in ship
+    assert "workload: {files" not in ship  # no file is what it lacks
 
 
 def test_a_script_that_ships_ends_badly_where_the_failure_is_a_line_alone(tmp_path: Path) -> None:

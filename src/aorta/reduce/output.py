@@ -31,7 +31,7 @@ from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.launcher import words_of
 from aorta.reduce.plan import ReducePlan
-from aorta.reduce.report import SCHEMA, ReduceReport, summary_lines
+from aorta.reduce.report import SCHEMA, ReduceReport, Shipped, summary_lines
 from aorta.reduce.shrunken import ENV, SCRIPT, SPEC, Reproducer
 from aorta.registry.sidecars import RESOLVED_RECIPE as RECIPE
 from aorta.scrub.files import Account, FileScrubber, as_text
@@ -170,7 +170,7 @@ class Output:
         if report.resume_command:
             yield f"Go on with: `{report.resume_command}`"
         if report.has_reproducer:
-            yield from ("", *_copy_lines(report))
+            yield from ("", *_copy_lines(report.shipped))
         yield from ("", "## Inside", "", *(f"- [ ] `{name}`" for name in sorted(self._written())))
         yield from ("", "## Scrubbed", "", *self._scrub_lines())
         yield from ("", "## Before sending", "")
@@ -281,13 +281,12 @@ Go on with: `aorta reduce --resume {run_dir}`
 _NAME_FILES = "Name what it needs in the spec, as `workload: {files: [...]}`."
 
 
-def _copy_lines(report: ReduceReport) -> list[str]:
+def _copy_lines(shipped: Shipped) -> list[str]:
     """How the copy that ships was seen to end."""
-    shipped = report.shipped
     said = f"{shipped.tally.reproduced} of {shipped.tally.evidence} times"
     if shipped.reproduces:
         return [f"`shrunken/` was run from another directory and failed the same way {said}."]
     if shipped.reproduces is None:
         return ["`shrunken/` was not tried by itself: try it before you send it."]
     lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
-    return lines if report.hint else [*lines, _NAME_FILES]
+    return lines if shipped.taken else [*lines, _NAME_FILES]

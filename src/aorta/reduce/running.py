@@ -10,7 +10,6 @@ from typing import Any
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
 from aorta.core.failure import ORACLE, Failure, named_failure
 from aorta.core.oracle import known_failure
-from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
     Ending,
@@ -357,13 +356,15 @@ class ReductionRun:
         search = EveryPoint([point])
         enough = 1 if once else _enough(report, self.plan.seen)
         copy = CopyExperiment(self.experiment, reproducer, output, report)
+        scrubbed = known_failure(copy.shipped)
+        expected = scrubbed if scrubbed and output.files.taken else self._expected(report)
         answer = self._ask(
             f"copy {COPY_REPLICA + number}",
             search,
             SameJudge(KOfN(1, enough)),
             copy,
             guard_signature=self.plan.is_command,
-            expected=known_failure(copy.shipped) or self._expected(report),
+            expected=expected,
             budget=Budget() if once else replace(self._budget(), max_trials=None),
         )
         verdict = search.verdicts.get(point)
@@ -375,12 +376,9 @@ class ReductionRun:
             found = False  # it ended by itself, without a file, program or word that it needs
         why = tried[-1].why if tried and found is False else ""
         tally = verdict.tally if verdict else Tally()
-        shipped = Shipped(found, tally, why, alone=not reproducer.left_out)
-        hint = report.hint
-        if found is False and (taken := output.files.taken):
-            gone = f"scrubbing took {counted(len(taken), 'value')} out of it"
-            hint = f"{gone}: if that is why, let `--scrub` spare it"
-        return report.with_more(answer, shipped=shipped, hint=hint)
+        taken = len(output.files.taken)
+        shipped = Shipped(found, tally, why, alone=not reproducer.left_out, taken=taken)
+        return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:
         """The failure as the answer shows it: a script has its own frames, and is formatted."""
