@@ -278,9 +278,6 @@ Go on with: `aorta reduce --resume {run_dir}`
 """
 
 
-_NAME_FILES = "Name what it needs in the spec, as `workload: {files: [...]}`."
-
-
 def _copy_lines(shipped: Shipped) -> list[str]:
     """How the copy that ships was seen to end."""
     said = f"{shipped.tally.reproduced} of {shipped.tally.evidence} times"
@@ -289,4 +286,6 @@ def _copy_lines(shipped: Shipped) -> list[str]:
     if shipped.reproduces is None:
         return ["`shrunken/` was not tried by itself: try it before you send it."]
     lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
-    return lines if shipped.taken else [*lines, _NAME_FILES]
+    if not shipped.taken:
+        lines.append("Name what it needs in the spec, as `workload: {files: [...]}`.")
+    return lines

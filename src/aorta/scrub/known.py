@@ -69,6 +69,7 @@ def split_patterns(option: str) -> tuple[str, ...]:
     return tuple(part for part in (piece.strip() for piece in option.split(",")) if part)
 
 
+_LONGEST_NAME = max(map(len, FILES))
 OUR_NAMES = re.compile(
     rf"(?<![\w.\-])(?:{'|'.join(map(re.escape, FILES))})(?![\w\-])|\A(?:{'|'.join(FOLDERS)})\Z"
 )
@@ -76,11 +77,11 @@ OUR_NAMES = re.compile(
 
 def patterns_in(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[SecretSpan]:
     """What they match, if it is not a part of a name that we gave."""
-    ours = [name.span() for name in OUR_NAMES.finditer(text)] if patterns else []
     for match in chain.from_iterable(pattern.finditer(text) for pattern in patterns):
-        is_ours = any(start <= match.start() and match.end() <= end for start, end in ours)
-        if match.group() and not is_ours:
-            yield SecretSpan(match.start(), match.end(), Kind.TEXT, match.group())
+        start, end = match.span()
+        near = OUR_NAMES.finditer(text, max(0, start - _LONGEST_NAME), end + _LONGEST_NAME)
+        if start < end and not any(one.start() <= start and end <= one.end() for one in near):
+            yield SecretSpan(start, end, Kind.TEXT, match.group())
 
 
 def _wildcards(pattern: str) -> re.Pattern[str]:
