@@ -394,6 +394,16 @@ def test_a_module_of_a_program_that_ships_is_still_found_by_its_name() -> None:
     assert files.scrubber.file_name("workload/zeus_loss.py") == "workload/TEXT_1_loss.py"
 
 
+@pytest.mark.parametrize("start", ["\\n", "\\t", "a ", ""])
+def test_a_name_at_the_begin_of_a_line_of_a_string_leaves_a_program(start: str) -> None:
+    files = FileScrubber(Scrubber())
+    program = f'print("{start}jdoe77@gpu-017 left")\n'.encode()
+    after = files.whole("shrunken/workload/train.py", program, Account(), ours=False)
+    assert after is not None
+    assert re.fullmatch(rf'print\("{re.escape(start)}USER_1@HOST_1 left"\)\n', after.decode())
+    compile(after, "train.py", "exec")
+
+
 def test_a_failure_says_what_is_left_of_the_program_that_ships() -> None:
     """A template has lost the folders of a path, and the digits of a host."""
     said = "Error: no shard in /home/jdoe77/corpus/train.bin on gpu-017"

@@ -34,6 +34,7 @@ _STRING_OR_COMMENT = re.compile(
     r"#[^\n]*|(?s:\"\"\".*?(?:\"\"\"|\Z)|\'\'\'.*?(?:\'\'\'|\Z))"
     r"|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?"
 )
+_AFTER_ESCAPE = re.compile(r"[^\\]\\[nrt]\Z")
 _MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
 _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
 
@@ -218,7 +219,9 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
         at = bisect_right(written, (one.start, len(text))) - 1
         is_written = at >= 0 and one.start < written[at][1]
         if is_written or one.kind not in _MISTAKEN:
-            yield one
+            # the n of `\n` is no part of a name: `\USER_1` is no Python
+            over = _AFTER_ESCAPE.match(text, max(0, one.start - 2), one.start + 1) is not None
+            yield one._replace(start=one.start + over, value=one.value[over:])
 
 
 def _without_colours(text: str) -> str:
