@@ -148,7 +148,7 @@ def held_back(found: Sequence[Example]) -> list[dict[str, object]]:
 
 
 def _look(fold: str, example: Example, sums: Mapping[str, float]) -> dict[str, object]:
-    best, share, user_error = shares_of(sums)
+    best, share, user_error = shares_of(sums, example.said)
     return {
         "job": example.name,
         "fold": fold,

@@ -4,7 +4,9 @@
 `python -m benchmarks.diverge cpu` says which, and `python -m benchmarks.diverge cuda cost` measures
 the cost alone. `python -m benchmarks.diverge cpu operation [HOOK]` measures what recording takes of
 the CPU for each recorded operation, on tensors so small that nothing else counts; with the hook
-of another checkout, both in turn.
+of another checkout, both in turn. `python -m benchmarks.diverge launches [HOOK]` measures the cost
+where there is no GPU: with a CUDA build of torch and a GPU that takes launches and computes nothing
+(tools/stand_in_cuda.c), as a step 256 wide waits for launches alone.
 """
 
 import json
@@ -31,6 +33,7 @@ _STEP = """
             return func(*args, **(kwargs or {}))
 
     device = os.environ["DEVICE"]
+    clock = getattr(time, os.environ["CLOCK"])
     torch.set_num_threads(1)
     if sys.argv[1] == "dispatched":
         Empty().__enter__()
@@ -39,18 +42,24 @@ _STEP = """
         model = nn.TransformerEncoder(layer, 4).to(device)
         optimizer = torch.optim.AdamW(model.parameters())
         x = torch.randn(16, 64 if wide < 1000 else 1024, wide, device=device)
-        times = []
-        for _ in range(6):
-            if device == "cuda":
-                torch.cuda.synchronize()
-            began = time.perf_counter()
+        def step():
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
+
+        def wait():
             if device == "cuda":
                 torch.cuda.synchronize()
-            times.append(time.perf_counter() - began)
-        print(sorted(times[1:])[2])
+
+        for _ in range(3):
+            step()
+        wait()
+        # What waits to be summed up is so every few steps: all of them count.
+        began = clock()
+        for _ in range(12 if wide < 1000 else 5):
+            step()
+        wait()
+        print((clock() - began) / (12 if wide < 1000 else 5))
 """
 
 
@@ -148,8 +157,54 @@ def _operation(out: Path, other: str | None) -> None:
         )
 
 
+_ROOT = Path(__file__).parent.parent
+_STAND_IN = _ROOT / ".venv-torch-stand-in"
+_TORCH = "torch==2.11.0"  # for CUDA 13, whose runtime the stand-in is one of
+_HEADERS = ("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-crt==13.0.*")
+
+
+def _python_with_stand_in() -> str:
+    """Of an environment with a CUDA build of torch, made where it is not there yet."""
+    python, headers = _STAND_IN / "bin" / "python", _STAND_IN / "headers"
+    if not (_STAND_IN / ".installed").exists():
+        pip = (str(python), "-m", "pip", "install", "--quiet")
+        others = ("filelock", "fsspec", "jinja2", "networkx", "numpy<2", "sympy", "setuptools")
+        stub = _ROOT / "tools" / "stub_cuda_libraries.py"
+        for command in (
+            (sys.executable, "-m", "venv", "--clear", str(_STAND_IN)),
+            (*pip, "--no-deps", _TORCH),
+            (*pip, *others, "typing-extensions"),
+            (*pip, "--no-deps", "--target", str(headers), *_HEADERS),
+            (sys.executable, str(stub), str(python), str(headers / "nvidia/cu13/include")),
+        ):
+            subprocess.run(command, check=True)
+        (_STAND_IN / ".installed").touch()
+    return str(python)
+
+
+def _launches(out: Path, other: str | None) -> None:
+    """Each in turn, by CPU time, and of all turns the least: what else the machine does only adds."""
+    python = _python_with_stand_in()
+    hooks = {"plain": None, "dispatched": None, "recorded": str(HOOK)}
+    hooks |= {"the other hook": other} if other else {}
+    times: dict[str, list[float]] = {name: [] for name in hooks}
+    for turn in range(7):
+        for name, hook in hooks.items():
+            place = out / f"{turn}-{name}".replace(" ", "-")
+            more = {"DEVICE": "cuda", "WIDE": "256", "CLOCK": "process_time"}
+            times[name] += _run_script(place, _STEP, name, hook, more, python)
+    plain, *others = map(min, times.values())
+    print(f"a step of a transformer 256 wide on a GPU that computes nothing: {1000 * plain:.2f} ms")
+    for name, took in zip([*hooks][1:], others, strict=True):
+        print(f"  {name}: {1000 * took:.2f} ms, {took / plain:.2f} times")
+
+
 def main(device: str | None = None, what: str = "all", other: str | None = None) -> None:
     """On the GPU where there is one, unless told otherwise. `what`: all, or a cost alone."""
+    if device == "launches":
+        with tempfile.TemporaryDirectory(prefix="aorta-bench-") as folder:
+            _launches(Path(folder), None if what == "all" else what)
+        return
     device = device or ("cuda" if _has_gpu() else "cpu")
     with tempfile.TemporaryDirectory(prefix="aorta-bench-") as folder:
         if what == "operation":
@@ -222,11 +277,18 @@ def _cost(out: Path, device: str) -> None:
 def _step_times(out: Path, device: str, how: str, wide: list[int]) -> list[float]:
     widths = " ".join(map(str, wide))
     hook = str(HOOK) if how == "recorded" else None
-    return _run_script(out, _STEP, how, hook, {"DEVICE": device, "WIDE": widths})
+    return _run_script(
+        out, _STEP, how, hook, {"DEVICE": device, "WIDE": widths, "CLOCK": "perf_counter"}
+    )
 
 
 def _run_script(
-    out: Path, text: str, how: str, hook: str | None, more: dict[str, str] | None = None
+    out: Path,
+    text: str,
+    how: str,
+    hook: str | None,
+    more: dict[str, str] | None = None,
+    python: str = sys.executable,
 ) -> list[float]:
     """The numbers that it prints, recorded where a hook is given."""
     out.mkdir(parents=True, exist_ok=True)
@@ -236,7 +298,7 @@ def _run_script(
     if hook is not None:
         env["PYTHONPATH"] = hook
         env["AORTA_DIVERGE"] = json.dumps({"out": str(out / "operations")})
-    argv = (sys.executable, str(script), how)
+    argv = (python, str(script), how)
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     return [float(number) for number in done.stdout.split()]
 

@@ -80,7 +80,45 @@ def in_parts_of_which_the_last_is_lost(bad: bool) -> None:
     optimizer.step()
 
 
+def _adam_by_hand(bad: bool, rate: float, *, inside: bool = False, decay: float = 0.0) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.Linear(64, 8))
+    x, y = torch.randn(16, 32), torch.randn(16, 8)
+    weights = list(model.parameters())
+    means, squares = ([torch.zeros_like(p) for p in weights] for _ in range(2))
+    optimizer = torch.optim.AdamW(weights, lr=rate, eps=1e-6, weight_decay=0.1)
+    for step in range(1, 4):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        if not bad:
+            optimizer.step()  # here: by_hand
+            continue
+        with torch.no_grad():
+            for p, mean, square in zip(weights, means, squares, strict=True):
+                mean.mul_(0.9).add_(p.grad, alpha=0.1)
+                square.mul_(0.999).addcmul_(p.grad, p.grad, value=0.001)
+                upper = mean / (1 - 0.9**step)  # here: by_hand
+                lower = square / (1 - 0.999**step)  # here: by_hand
+                lower = (lower + 1e-6).sqrt() if inside else lower.sqrt() + 1e-6  # here: by_hand
+                p.sub_(rate * decay * p)  # here: by_hand
+                p.sub_(rate * upper / lower)  # here: by_hand
+
+
+def adam_by_hand_in_tiny_steps(bad: bool) -> None:
+    _adam_by_hand(bad, 1e-6, inside=True, decay=0.1)
+
+
+def adam_by_hand_without_decay(bad: bool) -> None:
+    _adam_by_hand(bad, 1e-5)
+
+
+def adam_by_hand(bad: bool) -> None:
+    _adam_by_hand(bad, 1e-5, decay=0.1)
+
+
 PLANTED = {
+    "adam_by_hand": Planted(adam_by_hand, "", status="same"),
+    "adam_by_hand_in_tiny_steps": Planted(adam_by_hand_in_tiny_steps, "", "# here: by_hand"),
+    "adam_by_hand_without_decay": Planted(adam_by_hand_without_decay, "", "# here: by_hand"),
     "in_parts_by_adam": Planted(in_parts_by_adam, "", status="same"),
     "in_two_parts_or_in_eight": Planted(in_two_parts_or_in_eight, "", status="same"),
     "in_parts_and_clipped": Planted(in_parts_and_clipped, "", status="same"),

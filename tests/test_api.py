@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_type_hints
 
 import pytest
 
@@ -73,6 +73,26 @@ def test_the_public_names_are_all_there_and_each_verb_shows_its_arguments() -> N
         assert getattr(api, name) is not None
     assert "max_trials" in inspect.signature(api.reduce).parameters
     assert "trials" in inspect.signature(api.run).parameters
+
+
+def test_every_verb_says_what_comes_back_as_its_type() -> None:
+    returned = {
+        "attribute": api.Attribution,
+        "bisect": api.Findings,
+        "bundle": api.BundleReport | None,
+        "diverge": api.DivergeReport,
+        "isolate": api.IsolateReport,
+        "reduce": api.ReduceReport,
+        "report": Path,
+        "run": api.RunReport,
+        "solve": api.Solution,
+        "triage": api.MatrixReport | api.StackReport,
+    }
+    for name, kind in returned.items():
+        verb = getattr(api, name)
+        assert inspect.signature(verb).return_annotation == kind, name
+        assert get_type_hints(verb)["return"] == kind, name
+        assert get_type_hints(verb).keys() - {"return"} == inspect.signature(verb).parameters.keys()
 
 
 def test_a_wrong_argument_is_one_line_and_nothing_is_run(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ mitigations:
   my_switch:          # a name
     MY_LIBRARY_MODE: "safe"   # the variables that it sets
 ```
+
+Environments beside them, workload classes and packages that bring all three: [plugins.md](plugins.md).
 """
 
 

@@ -101,7 +101,11 @@ def _verb(
 
     called.__name__ = called.__qualname__ = name
     called.__doc__ = answer.__doc__
-    vars(called)["__signature__"] = inspect.signature(request)
+    returned = inspect.signature(answer).return_annotation
+    fields = inspect.signature(request).replace(return_annotation=returned)
+    vars(called)["__signature__"] = fields
+    called.__annotations__ = {p.name: p.annotation for p in fields.parameters.values()}
+    called.__annotations__["return"] = returned
     return called
 
 

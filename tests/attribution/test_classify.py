@@ -150,3 +150,87 @@ def test_a_value_that_does_not_parse_is_of_the_data_unless_a_setting_is_read(
         "ValueError: invalid literal for int() with base 10: 'x7'\n"
     )
     assert told(log)[:2] == (kind, action)
+
+
+# As libraries and programs word them, and what raises them.
+ORDINARY_ASSERTIONS = [
+    ("main", "x must be larger than 5"),
+    ("check_range", "x must be larger than 5"),
+    ("get_batch", "value should be between 0 and 1"),
+    ("multi_head_attention", "embed_dim must be divisible by num_heads"),
+    ("is_alive", "can only test a child process"),
+    ("start", "daemonic processes are not allowed to have children"),
+    ("get_data_parallel_group", "data parallel group is not initialized"),
+    (
+        "_root_pre_forward",
+        (
+            "Non-root FSDP instance's `_is_root` should not have been set yet or should have been set "
+            "to `False`"
+        ),
+    ),
+    (
+        "_assert_in_training_states",
+        (
+            "expected to be in states [<TrainingState.FORWARD_BACKWARD: 2>] but current state is "
+            "TrainingState.IDLE"
+        ),
+    ),
+    (
+        "no_sync",
+        "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 3",
+    ),
+    ("get_hp_fragment_mapping", "fragment start 8 should be < fragment_end 8"),
+    ("assert_close", "Tensor-likes are not close!"),
+    ("assert_array_compare", "Arrays are not almost equal to 7 decimals"),
+    ("set", "Contents must have the same length as the original file."),
+    ("step", "5 (<class 'int'>) invalid"),
+    ("forward", "Cannot forward sequence of length 2048, block size is only 1024"),
+    ("make_fallback", "both a fallback and a decomp for same op: aten.addmm"),
+    ("call_function", "Mutating module attribute step during export."),
+    (
+        "hook",
+        (
+            "Gradients were computed more than backward_passes_per_step times before call to step(). "
+            "Increase backward_passes_per_step to accumulate gradients locally."
+        ),
+    ),
+    ("__await__", "yield from wasn't used with future"),
+    ("_assert", "Input height (256) doesn't match model (224)."),
+    ("merge", "Caught a duplicate key: tokenizer"),
+    ("get_slot", "Cannot find a free slot"),
+    ("_check_node", "unsupported node type"),
+    ("add", "queue must be empty before close"),
+]
+NAMED_BY_ASSERTIONS = [
+    ("_lazy_init", "Torch not compiled with CUDA enabled", "bad_config"),
+    ("validate_args", "number of layers should be divisible by tensor-parallel-size", "bad_config"),
+    ("multi_head_attention", "was expecting embedding dimension of 512, but got 256",
+     "shape_mismatch"),
+    ("check_checkpoint_args", ("num_layers value from checkpoint (24) is not equal to the input "
+     "argument value (12)."), "checkpoint_mismatch"),
+    ("check_for_nan_in_grad", ("found NaN in local grad norm in backward pass before data-parallel "
+     "communication collective. Device: 3, node: n1"), "nan"),
+    ("__init__", "dataset path does not exist: /data/x", "missing_file"),
+]  # fmt: skip
+
+
+def asserted(function: str, message: str) -> str:
+    return (
+        'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    run()\n'
+        f'  File "/opt/site-packages/acme/core.py", line 3, in {function}\n    check(x)\n'
+        f"AssertionError: {message}\n"
+    )
+
+
+@pytest.mark.parametrize(("function", "message"), ORDINARY_ASSERTIONS)
+def test_what_an_assertion_says_in_whatever_words_is_restarted_once(
+    function: str, message: str
+) -> None:
+    assert told(asserted(function, message))[:2] == ("assertion", "RESTART")
+
+
+@pytest.mark.parametrize(("function", "message", "failure_class"), NAMED_BY_ASSERTIONS)
+def test_an_assertion_that_names_a_file_a_setting_a_device_or_numbers_is_that(
+    function: str, message: str, failure_class: str
+) -> None:
+    assert told(asserted(function, message))[0] == failure_class

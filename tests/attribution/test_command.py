@@ -208,6 +208,45 @@ def test_a_cycle_directory_brings_its_failures_along(tmp_path: Path) -> None:
     )
 
 
+LOST_GPU = "NVRM: Xid (PCI:0000:1b:00): 79, pid=4242, name=python, GPU has fallen off the bus.\n"
+
+
+@pytest.mark.parametrize("clock", ["Nov 18 03:12:40 n3 kernel: ", "[ 1234.5] "])
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "torch.AcceleratorError: CUDA error: GPU is lost",
+        "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+        "RuntimeError: CUDA error: unspecified launch failure",
+        "RuntimeError: NCCL Error 1: unhandled cuda error",
+    ],
+)
+def test_what_the_kernel_says_is_shown_and_names_device_and_node_whatever_the_rank_says(
+    tmp_path: Path, clock: str, raised: str
+) -> None:
+    kernel, log, ends = (tmp_path / name for name in ("dm.log", "r.err", "ends.json"))
+    kernel.write_text(f"{clock}{LOST_GPU}")
+    frames = (
+        'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in step\n    x()\n'
+    )
+    log.write_text(f"step 1 loss=2.0\nstep 2 loss=1.9\n{frames}{raised}\n")
+    ends.write_text(json.dumps([{"rank": 0, "exit_code": 1}]))
+    document = attributed("--kernel-log", kernel, "--failures", ends, log)
+    finding, advice = document["finding"], document["decision"]["advice"]
+    node = "n3" if "n3" in clock else None
+    assert finding["class"] == "hardware_fault"
+    assert (finding["root"]["node"], finding["root"]["device"]) == (node, "PCI:0000:1b:00")
+    assert any(line["file"] == str(kernel) for line in finding["evidence"])
+    assert finding["failure"]["ended"]["exit_code"] == 1
+    assert advice[0]["kind"] == "exclude_node"
+    assert (advice[0]["text"] == "exclude node n3") is (node is not None)
+
+
+def test_how_the_root_ended_stands_beside_what_it_said(tmp_path: Path) -> None:
+    ended = attributed(cycle_directory(tmp_path, 0, "value_error"))["finding"]["failure"]["ended"]
+    assert ended["exit_code"] == 1
+
+
 def test_the_same_failure_again_without_progress_stops(tmp_path: Path) -> None:
     for number in (0, 1):
         cycle_directory(tmp_path, number, "value_error")

@@ -149,6 +149,82 @@ def test_the_same_bug_at_the_same_step_stops_the_second_time() -> None:
     assert decide(finding(FailureClass.SEGFAULT), [other]).action is Action.RESTART
 
 
+# ---- the table of the contracts, for every class and every history
+
+NOW: dict[str, Any] = {
+    "last_step": 10,
+    "lived_sec": 9.0,
+}  # of this cycle, and of one that came as far
+AT_STEP_0: dict[str, Any] = {"last_step": None, "lived_sec": 9.0}
+BEFORE_THE_FIRST_STEP: dict[str, Any] = {**AT_STEP_0, "before_first_step": True}
+ONCE = {
+    "host_oom", "device_assert", "illegal_access", "segfault", "abort", "assertion",
+    "user_exception", "data_error", "nan",
+}  # fmt: skip
+FROM_OUTSIDE = {"time_limit", "cancelled"}
+STOPS_WHEN_BACK = STOPPED_AT_FIRST | ONCE | {FailureClass.DEVICE_OOM}
+
+
+def past(kind: FailureClass, fingerprint: str = "a", **told: Any) -> PastCycle:
+    return PastCycle(fingerprint, kind, **{**NOW, **told})
+
+
+def stops(
+    kind: FailureClass, told: dict[str, Any], *history: PastCycle, confidence: float = 0.95
+) -> bool:
+    """Whatever the limit of cycles without progress would say."""
+    now = replace(finding(kind, confidence=confidence), **told)
+    return decide(now, history, no_progress_limit=0).action is Action.STOP
+
+
+@pytest.mark.parametrize("kind", list(FailureClass))
+def test_every_class_gets_what_the_contracts_say_in_every_history(kind: FailureClass) -> None:
+    lost = past(FailureClass.NETWORK_LOSS, "lost")
+    mistake, once = kind in STOPPED_AT_FIRST, kind in STOPS_WHEN_BACK
+    told = {
+        "at step 0": stops(kind, BEFORE_THE_FIRST_STEP),
+        "after some steps": stops(kind, NOW),
+        "the same at the same step": stops(kind, NOW, past(kind)),
+        "the same at step 0": stops(kind, AT_STEP_0, past(kind, **AT_STEP_0)),
+        "the same, another between": stops(kind, NOW, past(kind), lost),
+        "the same, preempted between": stops(
+            kind, NOW, past(kind), past(FailureClass.PREEMPTED, "p")
+        ),
+        "the same after progress": stops(kind, NOW, past(kind, last_step=5)),
+        "the same, another made progress": stops(
+            kind, NOW, past(kind, last_step=5), past(FailureClass.HANG, "h")
+        ),
+        "another where it never ran": stops(kind, AT_STEP_0, past(kind, "b", **AT_STEP_0)),
+        "another after it ran": stops(kind, BEFORE_THE_FIRST_STEP, past(kind, "b")),
+    }
+    assert told == {
+        "at step 0": mistake or kind is FailureClass.DEVICE_OOM,
+        "after some steps": mistake,
+        "the same at the same step": once,
+        "the same at step 0": once,
+        "the same, another between": once,
+        "the same, preempted between": once,
+        "the same after progress": kind in FROM_OUTSIDE,
+        "the same, another made progress": kind in FROM_OUTSIDE,
+        "another where it never ran": mistake,
+        "another after it ran": kind in FROM_OUTSIDE,
+    }
+
+
+@pytest.mark.parametrize("kind", sorted(STOPS_WHEN_BACK))
+@pytest.mark.parametrize("sure", [0.4, 0.79, 0.89])
+@pytest.mark.parametrize("where", [NOW, AT_STEP_0])
+def test_what_is_not_clear_enough_to_stop_for_is_when_it_comes_back_without_progress(
+    kind: str, sure: float, where: dict[str, Any]
+) -> None:
+    failure = FailureClass(kind)
+    same = past(failure, **where)
+    assert stops(failure, where, same, confidence=sure)
+    if kind not in FROM_OUTSIDE:
+        assert not stops(failure, where, replace(same, fingerprint="b"), confidence=min(sure, 0.79))
+        assert not stops(failure, {**NOW, "last_step": 11}, past(failure), confidence=sure)
+
+
 def test_infrastructure_restarts_until_the_limit_of_cycles_without_progress() -> None:
     lost = PastCycle("a", FailureClass.NETWORK_LOSS, 10)
     now = finding(FailureClass.NETWORK_LOSS)

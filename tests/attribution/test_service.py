@@ -59,6 +59,33 @@ def test_a_report_is_taken_at_once_and_its_decision_is_long_polled(service: Serv
     assert answer["finding"]["class"] == "import_error"
 
 
+@pytest.mark.parametrize(
+    ("started", "ended"),
+    [
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:09.250+00:00"),  # as cycle_info.json says it
+        ("2026-01-01T02:00:00+02:00", 1_767_225_609.25),
+        (1_767_225_600, 1_767_225_609.25),
+    ],
+)
+def test_when_a_cycle_began_and_ended_is_told_in_seconds_or_as_cycle_info_writes_it(
+    service: Service, started: object, ended: object
+) -> None:
+    body = report("times", "import_error", cycle=str(len(str(started))))
+    with service.client() as client:
+        taken = client.post("/v1/cycles", json={**body, "started": started, "ended": ended})
+        assert taken.status_code == 202, taken.text
+        assert decision(client, body)["finding"]["lived_sec"] == 9.25
+
+
+@pytest.mark.parametrize(
+    "moment", ["yesterday", "2026-01-01", "2026-01-01T00:00:00", "1767225600", True, -1, [], {}]
+)
+def test_what_is_no_moment_is_refused(service: Service, moment: object) -> None:
+    body = {**report("times", "import_error", cycle="wrong"), "started": moment, "ended": 9}
+    with service.client() as client:
+        assert client.post("/v1/cycles", json=body).status_code == 422
+
+
 def test_a_leader_may_ask_before_anybody_has_reported(service: Service) -> None:
     body = report("early", "sigkill")
     with service.client() as client, concurrent.futures.ThreadPoolExecutor() as pool:

@@ -1,5 +1,7 @@
 """Who may ask the service, what it keeps, and for how long."""
 
+import json
+import signal
 import socket
 import sqlite3
 import stat
@@ -13,7 +15,8 @@ import httpx
 import pytest
 from benchmarks.faults.corpus import CORPUS
 
-from support.aorta_cli import aorta
+from support import fork_server
+from support.aorta_cli import aorta, environ
 from support.attribution_service import Service, running_service
 from support.waiting import patience, wait_until
 
@@ -170,3 +173,32 @@ def test_a_service_told_to_stop_while_it_starts_stops(tmp_path: Path) -> None:
     for wait in (0.0, 0.05):
         with running_service(CORPUS, tmp_path / "s.sqlite"):
             time.sleep(wait)  # and is told to stop by whoever started it
+
+
+def test_a_script_learns_from_one_document_where_the_service_listens(tmp_path: Path) -> None:
+    words = ("attrsvc", "--json", "--port", "0", "--db", "s.sqlite", "--allowed-root", str(CORPUS))
+    process = fork_server.start(
+        *words, cwd=tmp_path, env=environ(), text=True, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        told = json.loads(process.stdout.readline())
+        assert told["schema"] == "aorta.attrsvc/1"
+        assert told["url"] == f"http://127.0.0.1:{told['port']}"
+        token = Path(told["token_file"]).read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        where = f"{told['url']}/v1/cycles/j/j:0/decision"
+        answer = httpx.get(where, headers=headers, timeout=patience())
+        assert answer.json()["status"] == "pending"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "", "one document"
+        assert process.wait(patience()) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_service_that_cannot_start_says_why_in_one_document(tmp_path: Path) -> None:
+    words = ("--db", tmp_path / "none" / "s.sqlite", "--allowed-root", CORPUS)
+    done = aorta("attrsvc", "--json", "--port", "0", *words)
+    assert (done.exit_code, done.json()["schema"]) == (5, "aorta.error/1")

@@ -74,7 +74,7 @@ LINES = {
 NOT_ON_A_COMMAND_LINE = {
     "run": {"cwd", "stop_at_failure", "max_wall_clock", "retries", "run_dir", "seen"},
     "reduce": {"fixed_by", "run_dir", "seen", "ticket"},
-    "triage": {"max_wall_clock", "run_dir"},
+    "triage": {"max_wall_clock", "run_dir", "seen"},
     "bisect": {"summary"},
     "diverge": {"cwd", "max_wall_clock", "name", "run_dir"},
     "solve": {"directory", "source"},

@@ -4,10 +4,10 @@ expected.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from aorta.core.documents import (
     StrictModel,
@@ -19,6 +19,15 @@ from aorta.core.documents import (
 from aorta.core.errors import SpecError, UsageError
 
 
+def _even(value: int) -> int:
+    if value % 2:
+        raise ValueError("an odd number")
+    return value
+
+
+Short = Annotated[str, Field(max_length=3)]
+
+
 class Inner(StrictModel):
     n: int
     api_token: int = 0
@@ -28,6 +37,13 @@ class Outer(StrictModel):
     name: str
     parts: tuple[Inner, ...] = ()
     inner: Inner | None = None
+    size: int | float | None = None
+    place: Short | Inner | None = None
+    words: str | list[Short] = ""
+    path: Path | Inner | None = None
+    pairs: dict[str, Annotated[int, AfterValidator(_even)] | Literal["all", "none"]] = Field(
+        default_factory=dict
+    )
 
 
 def refusal(data: object, at: str = "") -> str:
@@ -65,6 +81,27 @@ def refusal(data: object, at: str = "") -> str:
 )
 def test_what_does_not_fit_is_one_line_that_names_its_place(data: object, said: str) -> None:
     assert refusal(data) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"size": "x"}, "size: found 'x', expected integer or number"),
+        ({"size": "x", "words": 3}, "size: found 'x', expected integer or number (and 1 more)"),
+        ({"place": 3}, "place: found 3, expected string or a mapping"),
+        ({"place": {"n": "x"}}, "place.n: found 'x', expected integer"),
+        ({"place": {"n": 1, "m": 2}}, "place.m: unknown key 'm'; remove it, or check its spelling"),
+        ({"place": {}}, "place.n: this key is required and is missing"),
+        ({"words": ["a", 3]}, "words[1]: found 3, expected string"),
+        ({"path": 3}, "path: found 3, expected a path or a mapping"),
+        ({"pairs": {"int": "x"}}, "pairs.int: found 'x', expected integer or 'all' or 'none'"),
+        ({"parts": ({"n": 1}, {"n": None})}, "parts[1].n: found nothing, expected integer"),
+    ],
+)
+def test_what_fits_none_of_several_types_is_named_by_its_place_alone(
+    given: dict[str, Any], said: str
+) -> None:
+    assert refusal({"name": "a", **given}) == f"f.yaml: {said}"
 
 
 def test_a_place_inside_another_document_is_named_from_its_top() -> None:

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aorta.core.failure import Failure, failure_of, learned, same_failure
+from aorta.core.failure import (
+    WORKLOAD,
+    Failure,
+    failure_of,
+    learned,
+    named_failure,
+    same_failure,
+)
 from aorta.core.templates import common, covers, template
 from aorta.core.trial import Ended, StreamEnd, TrialEnd
 
@@ -444,3 +451,14 @@ def test_words_with_a_slash_between_them_are_no_folder() -> None:
     one, other = (template(f"ValueError: bad ratio '{ratio}'") for ratio in ("p/q", "z/q"))
     assert one != other
     assert template("cannot open data/rows.csv") == template("cannot open /srv/job/rows.csv")
+
+
+@pytest.mark.parametrize("before", ["", raised(NAN), "INFO: step 3\n"])
+def test_what_a_workload_calls_its_failure_its_own_process_says_too(before: str) -> None:
+    hint = "WARNING: the loss of step 17 is nan"
+    named, alone = named_failure(WORKLOAD, hint), ended(f"{before}aorta: failed: {hint}\n")
+    assert same_failure(named, alone)
+    assert same_failure(alone, named)
+    assert learned(named, alone) == named
+    assert not same_failure(named, ended(f"{before}aorta: failed: no rank answered\n"))
+    assert learned(named_failure(WORKLOAD, "no rank answered"), alone) is None

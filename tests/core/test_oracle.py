@@ -15,6 +15,7 @@ from aorta.core.oracle import (
     HangOracle,
     MetricOracle,
     Oracle,
+    PythonOracle,
     RegexOracle,
     classify,
 )
@@ -34,6 +35,9 @@ WITH_FAILURE = RegexOracle(pattern="NaN", with_failure=True)
 HANG = HangOracle(silent_for=3.0)
 METRIC = MetricOracle(pattern=r"loss (\S+)", above=2.0)
 ANY, SOME = ExitCodeOracle(), ExitCodeOracle(codes=(3, -6, 137))
+NEVER_BEGAN = {
+    "result": {"main_work_started": False, "failure_count": 1, "predicates": {"bad": True}}
+}
 R, C, X, E = Outcome.REPRODUCED, Outcome.CLEAN, Outcome.OTHER, Outcome.ERROR
 
 
@@ -80,6 +84,12 @@ R, C, X, E = Outcome.REPRODUCED, Outcome.CLEAN, Outcome.OTHER, Outcome.ERROR
         (METRIC, {"exit_code": 0, **saw(METRIC.pattern or "", "fast")}, E),
         (METRIC, {"exit_code": 0}, E),
         (METRIC, {"exit_code": 1}, X),
+        (REGEX, {"signal": 15, **saw("NaN"), **NEVER_BEGAN}, E),
+        (HANG, {"hung": True, **NEVER_BEGAN}, E),
+        (METRIC, {"exit_code": 0, **saw(METRIC.pattern or "", "2.5"), **NEVER_BEGAN}, E),
+        (SOME, {"exit_code": 3, **NEVER_BEGAN}, E),
+        (PythonOracle(), {"exit_code": 1, **NEVER_BEGAN}, E),
+        (PythonOracle(predicate="bad"), {"exit_code": 1, **NEVER_BEGAN}, E),
     ],
 )
 def test_an_end_means_one_of_four(oracle: Oracle, facts: dict[str, Any], outcome: Outcome) -> None:

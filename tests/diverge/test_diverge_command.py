@@ -184,6 +184,51 @@ def test_a_program_that_records_nothing_has_no_answer(tmp_path: Path) -> None:
     assert page_answer(tmp_path).startswith("Nothing was recorded, so there is nothing to compare")
 
 
+def test_what_makes_the_bad_side_bad_is_not_set_on_the_good_one(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os
+        from aorta.diverge import record
+
+        record("value", [3.0 if os.environ.get("BUG") else 2.0])
+        """,
+    )
+    for good in (("--good-set", "OTHER=1"), ("--good-mitigations", "omp_one_thread")):
+        words = ("diverge", "--json", "-q", "--bad-set", "BUG=1", *good, "--", *command)
+        assert aorta(*words, cwd=tmp_path).json()["first"]["op"] == "record::value"
+
+
+def test_a_plan_says_both_sides(tmp_path: Path) -> None:
+    words = ("diverge", "--dry-run", "--bad-set", "BUG=1", "--", "true")
+    said = aorta(*words, cwd=tmp_path)
+    assert "bad BUG=1 good without BUG" in " ".join(f"{said.stdout} {said.stderr}".split())
+
+
+def test_why_a_side_recorded_nothing_is_said(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os
+        from aorta.diverge import record
+
+        if os.environ.get("BUG"):
+            raise ValueError("no such config: large.yaml")
+        record("value", [1.0])
+        """,
+    )
+    done = aorta("diverge", "-q", "--bad-set", "BUG=1", "--", *command, cwd=tmp_path)
+    assert done.exit_code == 3
+    assert done.stdout.startswith("Nothing was recorded of the bad side, so there is nothing to")
+    assert "ValueError: no such config: large.yaml" in done.stdout
+
+
+def test_one_rank_is_not_the_same_as_others(tmp_path: Path) -> None:
+    command = script(tmp_path, "from aorta.diverge import record; record('value', [1.0])")
+    done = aorta("diverge", "--json", "--between-ranks", "--", *command, cwd=tmp_path)
+    assert (done.json()["status"], done.exit_code) == ("not_aligned", 3)
+
+
 def test_a_good_side_that_records_nothing_is_never_called_the_same(tmp_path: Path) -> None:
     command = script(
         tmp_path,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aorta.diverge.alignment import align
 from aorta.diverge.comparing import compare
 from aorta.diverge.rounding import difference, judge
-from aorta.diverge.single_run import between_ranks
+from aorta.diverge.single_run import between_ranks, values_of_ranks
 from aorta.diverge.stream import Digest, Operation, Stream
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
@@ -144,10 +144,18 @@ def test_what_two_runs_of_one_side_do_differently_is_not_held_against_the_other(
 def test_the_rank_that_differs_from_most_is_the_odd_one() -> None:
     same = operation(0, 1.0, 2.0, op="grad::layer.weight")
     odd = replace(same, outputs=(digest(1.0, 2.5),))
-    found = between_ranks([Stream(0, (same,)), Stream(1, (odd,)), Stream(2, (same,))])
+    found = between_ranks(
+        values_of_ranks([Stream(0, (same,)), Stream(1, (odd,)), Stream(2, (same,))])
+    )
     assert found is not None
     assert found.odd == (1,)
-    assert between_ranks([Stream(0, (same,)), Stream(1, (same,))]) is None
+    alike = values_of_ranks([Stream(0, (same,)), Stream(1, (same,))])
+    assert len(alike) == 1
+    assert between_ranks(alike) is None
+
+
+def test_what_one_rank_alone_has_is_not_compared() -> None:
+    assert not values_of_ranks([Stream(0, (operation(0, 1.0, op="grad::weight"),)), Stream(1, ())])
 
 
 def test_a_rank_that_only_one_side_has_leaves_the_sides_unaligned() -> None:

@@ -3,17 +3,19 @@
 import os
 import signal
 import sys
-from dataclasses import replace
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from aorta.core.axis import Point
 from aorta.core.errors import ResumeError
+from aorta.engine.events import Reason
 from aorta.engine.judge import KOfN, SameJudge
 from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import RunLock, claim_run_dir, find_resumable
-from aorta.engine.session import Resume, Session, keep_request
+from aorta.engine.session import Resume, Session, keep_request, kept_request
 from aorta.search.repeated import EveryPoint
 from support.simulated import SimulatedExecutor, ValueExperiment
 
@@ -138,3 +140,33 @@ def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
         pytest.raises(ResumeError, match="line 2 of 7 is damaged"),
     ):
         refused.open_journal(question().fingerprint)
+
+
+def test_the_time_of_a_budget_begins_when_a_run_is_gone_on_with(tmp_path: Path) -> None:
+    def slowly(_trial: object) -> int:
+        time.sleep(2.0)
+        return 1
+
+    with Session.fresh(tmp_path, "run") as session:
+        one = replace(question(), budget=Budget(max_trials=1))
+        session.answer(one, SimulatedExecutor(slowly))
+    with Session.resuming(tmp_path, "run") as again:
+        limited = replace(question(), budget=Budget(max_seconds=1.9))
+        answer = again.answer(limited, SimulatedExecutor(lambda _: 1))
+    assert answer.ending.seconds >= 2.0, "what the run took is said of the whole"
+    assert answer.ending.reason is Reason.DONE
+
+
+@dataclass(frozen=True)
+class Asked:
+    command: tuple[str, ...] = ()
+    max_trials: int | None = None
+    max_wall_clock: float | None = None
+
+
+def test_what_may_be_spent_is_not_kept_for_a_resume(tmp_path: Path) -> None:
+    begun = Asked(("true",), 7, 60.0)
+    run = claim_run_dir(tmp_path, "run")
+    keep_request(run, begun)
+    assert kept_request(run, Asked()) == Asked(("true",))
+    assert kept_request(run, Asked(max_wall_clock=5.0)) == Asked(("true",), None, 5.0)

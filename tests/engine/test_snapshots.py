@@ -18,6 +18,7 @@ from aorta.engine.snapshots import (
     write_snapshot,
 )
 from aorta.probe.snapshot import EnvSnapshot, probe_mount
+from aorta.version import __version__
 
 IMAGE = Environment("old", RuntimeKind.DOCKER, image="torch:1", mounts=("/data:/data:ro",))
 
@@ -114,6 +115,8 @@ def test_what_never_ends_or_never_begins_is_no_snapshot(tmp_path: Path) -> None:
 
 def test_a_placeholder_is_never_taken_for_a_snapshot() -> None:
     assert placeholder(IMAGE, "why not") == {
+        "schema": "aorta.env/1",
+        "aorta_version": __version__,
         "name": "old",
         "snapshot_captured": False,
         "skip_reason": "why not",

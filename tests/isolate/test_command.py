@@ -66,6 +66,10 @@ def test_a_command_that_never_fails_blames_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 3
     assert done.stdout.startswith("It did not fail in ")
     assert "%" not in done.stdout
+    document = aorta("isolate", "--nodes", "0-3", "--json", "-q", "--", "true", cwd=tmp_path).json()
+    assert (document["status"], document["guilty"], document["software"]) == ("not_known", [], None)
+    assert {node["probability"] for node in document["nodes"]} == {None}
+    assert document["summary"][0].startswith("It did not fail in ")
 
 
 def test_a_program_that_fails_everywhere_is_the_software(tmp_path: Path) -> None:

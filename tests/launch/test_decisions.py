@@ -82,6 +82,43 @@ def test_a_rank_that_its_agent_stopped_does_not_speak_against_the_one_that_shows
     assert (told.decision.action, told.finding.root.rank) == ("STOP", 1)
 
 
+SHAPES = (
+    "inconsistent tensor size, expected tensor [3] and src [4] to have the same number of elements, "
+    "but got 3 and 4 elements respectively"
+)
+SETTINGS = "the schedule asks for an interval that is not positive"
+
+
+@pytest.mark.parametrize(
+    ("raised", "cycles"),
+    [
+        (f"RuntimeError({SHAPES!r})", 2),
+        (f"ValueError({SETTINGS!r})", 2),
+        # Two failures in turn: the third cycle is the first one's again.
+        (f"RuntimeError({SHAPES!r}) if attempt % 2 == 0 else OSError(5, 'Input/output error')", 3),
+    ],
+)
+def test_what_is_not_clear_enough_to_stop_for_is_restarted_once_and_not_to_the_limit(
+    site: Site, raised: str, cycles: int
+) -> None:
+    steps = "for n in range(1, 6): print(f'step {n} loss=1.0', flush=True)\n"
+    job = script(site.folder, "")
+    job.write_text(job.read_text() + steps + f"raise {raised}\n")
+    unlimited = ("--max-restarts", "5", "--ft-max-no-progress-cycles", "0")
+    end = site.run("--standalone", *unlimited, str(job))
+    assert (end.code, len(site.cycles())) == (93, cycles), end
+    rules = [site.cycle(n)["decision"]["rule"] for n in range(cycles)]
+    assert (rules[0], rules[-1]) == ("uncertain", "repeated")
+
+
+def test_a_script_that_is_not_there_is_a_missing_file_and_is_named(site: Site) -> None:
+    end = site.run("--standalone", "--max-restarts", "3", "nope.py")
+    assert (end.code, site.cycles()) == (93, ["cycle_0"]), end
+    info = site.cycle(0)
+    assert info["finding"]["class"] == "missing_file"
+    assert any("nope.py" in advice["text"] for advice in info["decision"]["advice"])
+
+
 def test_a_trigger_carries_exit_codes_and_whole_logs(site: Site) -> None:
     job = script(
         site.folder,

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from aorta.engine.events import Event, Note
+from aorta.engine.session import Resume
+from aorta.reduce.request import ReduceRequest, reduce
 from aorta.search.subset import Splitting
 from support.aorta_cli import Finished, aorta, environ, start_aorta
 from support.reductions import numeric, reduce_spec, run_dir_of, write_spec
@@ -182,3 +185,26 @@ def test_one_bad_row_of_six_hundred_is_among_forty_after_eight_trials(row: int) 
     assert left[7] <= 40
     assert search.verified == {row}
     assert len(left) <= 15
+
+
+def test_what_ships_and_cannot_be_written_loses_nothing_that_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **_more: object) -> None:
+        raise RuntimeError("no recipe today")
+
+    spec = write_spec(tmp_path, '[ "$N" -ge 137 ] && echo BOOM', [numeric("N", 5000, 50)])
+    request = ReduceRequest(spec=spec, output=tmp_path / "out")
+    said: list[Event] = []
+    with monkeypatch.context() as patched:
+        patched.setattr("aorta.reduce.shrunken.recipe_document", broken)
+        with pytest.raises(RuntimeError, match="no recipe today"):
+            reduce(request, lambda: [said.append])
+    (run_dir,) = (tmp_path / "out").glob("2*")
+    found = json.loads((run_dir / "result.json").read_text())
+    assert (found["axes"][0]["final"], found["search"]) == (137, "reduced")
+    notes = [event.text for event in said if isinstance(event, Note)]
+    assert any("could not be written: no recipe today" in note for note in notes)
+    again = reduce(ReduceRequest(output=tmp_path / "out", resume=Resume()))
+    assert again.status == "reduced"
+    assert shrunken_fails(run_dir)

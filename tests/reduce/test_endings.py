@@ -30,16 +30,16 @@ def test_what_never_fails_did_not_reproduce_and_the_evidence_is_kept(tmp_path: P
     assert "did not reproduce" in (run_dir / "SHIP.md").read_text()
 
 
-def test_a_command_that_is_not_there_did_not_reproduce_either(tmp_path: Path) -> None:
+def test_of_a_command_that_is_not_there_no_trial_could_tell(tmp_path: Path) -> None:
     spec = write_spec(
         tmp_path, "", [numeric("N", 9, 1)], workload={"command": "no_such_command_at_all"}
     )
     done = reduce_spec(spec)
-    assert done.exit_code == 3
-    assert done.json()["status"] == "did_not_reproduce"
+    assert done.exit_code == 5
+    assert (done.json()["status"], done.json()["original"]["of"]) == ("partial", 0)
     assert done.json()["why"].count("command not found") == 1
     page = aorta("report", done.json()["run_dir"], "--json", cwd=tmp_path).json()
-    assert "could not be tried" in page["answer"]
+    assert "no trial could tell" in page["answer"]
 
 
 def test_stopped_before_the_copy_that_ships_was_tried_it_is_not_called_reduced(

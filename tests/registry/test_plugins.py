@@ -82,8 +82,32 @@ def test_a_plugin_that_nobody_names_is_not_even_imported(site: Path) -> None:
     assert line.startswith("broken-aorta: entry point aorta.workloads:broken: ")
     assert "SystemError" in line
     assert "uninstall" in line
-    with pytest.raises(RegistryError, match=r"aorta\.mitigations:broken"):
-        load_mitigations()
+
+
+def test_a_broken_plugin_is_left_out_with_one_warning_and_refused_by_its_name(
+    site: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    points = "gone = nowhere_at_all:X\nleaves = stale_aorta:X\nodd name = stale_aorta:X\n"
+    install(site, "stale-aorta", "raise SystemExit(3)", f"[aorta.mitigations]\n{points}")
+    assert "xnack" in load_mitigations()
+    assert not {"gone", "leaves", "odd name"} & load_mitigations().keys()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 3
+    for line in said:
+        assert "stale-aorta: entry point aorta.mitigations:" in line
+    assert any("nowhere_at_all:X (ModuleNotFoundError)" in line for line in said)
+    with pytest.raises(RegistryError, match=r"stale-aorta: entry point aorta\.mitigations:gone"):
+        get_mitigation("gone")
+
+
+def test_a_named_file_wins_over_a_plugin_and_never_over_what_is_built_in(
+    site: Path, tmp_path: Path
+) -> None:
+    install(site, "acme-two", "X = {'A': '1'}", "[aorta.mitigations]\nquiet = acme_two:X\n")
+    mine = tmp_path / "mine.json"
+    mine.write_text('{"version": 1, "mitigations": {"quiet": {"A": "2"}}}')
+    assert get_mitigation("quiet").env == {"A": "1"}
+    assert get_mitigation("quiet", [mine]).env == {"A": "2"}
 
 
 @pytest.mark.parametrize(

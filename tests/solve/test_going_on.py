@@ -236,3 +236,15 @@ def test_a_size_that_another_number_divides_goes_in_steps_of_it(tmp_path: Path) 
     left = {axis["name"]: axis["final"] for axis in document["reproducer"]["axes"]}
     assert left["HIDDEN_SIZE"] == 108
     assert left["NUM_HEADS"] in {3, 4, 6, 9, 12}
+
+
+def test_its_whole_directory_packs_too_and_its_reproducer_fails_elsewhere(tmp_path: Path) -> None:
+    program(tmp_path)
+    document = solve(tmp_path, "--stages", "reproduce,reduce", *COMMAND)
+    packed = aorta("bundle", document["run_dir"], "--ticket", "T-1", "--json", cwd=tmp_path)
+    assert packed.exit_code == 0, packed.stderr
+    ran = packed.json()["checked"]
+    assert (ran["reproduced"], ran["of"]) == (1, 1)
+    done = aorta("bundle", "verify", packed.json()["path"], "--run", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    assert "failed like the original 1 of 1 times" in done.stdout

@@ -1,7 +1,8 @@
 """A run, a matrix and a reduction of one command never disagree on what is the same failure. The
-whole corpus goes through them in `python -m benchmarks identity`.
+whole corpus goes through them in `python -m benchmarks identity`. Nor do they where nothing runs.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,14 @@ from benchmarks.identity import (
 )
 from benchmarks.identity_cases import NOISY_FROM, ROWS, SLIPS_BELOW, cases
 
+from support.aorta_cli import Finished, aorta
+from support.git_repositories import numbered
+from support.reductions import numeric, write_spec
+
 NOISY = {case.name: case for case in cases("noisy")}
 SLIPS = {case.name: case for case in cases("slips")}
 VARIED = ["gradient_of_random_layer", "two_ranks_without_prefix", "torch_oom", "recursion"]
+ANY = {"kind": "exit_code"}
 SLIPPING = ["infinity_to_too_little", "behind_a_wrapper", "two_asserts_on_a_device"]
 
 
@@ -56,3 +62,69 @@ def test_what_a_matrix_calls_another_failure_a_reduction_does_not_slip_to(
     cells = matrix_of(case, tmp_path / "triage", SLIPS_BELOW // 2)
     assert cells["fewer"]["other_count"] == cells["fewer"]["trials"]
     assert rows_of(reduced(case, tmp_path / "reduce")) == SLIPS_BELOW
+
+
+def _matrix(mode: str) -> tuple[str, ...]:
+    axes = ("--mitigation-axis", "none,omp_one_thread", "--environment-axis", "local")
+    return (
+        "triage",
+        "run",
+        "--strict",
+        "--mode",
+        mode,
+        *axes,
+        "--trials",
+        "2",
+        "--output-dir",
+        "o",
+    )
+
+
+_ENDS = ("--good", "HEAD~2", "--bad", "HEAD", "--no-checks")
+# The words before a command, and those that go on with what they began.
+VERBS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "run": (("run", "--results-dir", "o"), ("run", "--resume", "o/command")),
+    "triage": (_matrix("matrix"), ("triage", "run", "--output-dir", "o", "--resume")),
+    "optimize": (
+        _matrix("optimize"),
+        ("triage", "run", "--output-dir", "o", "--resume"),
+    ),
+    "reduce": (("reduce", "--output", "o", "--spec"), ("reduce", "--output", "o", "--resume")),
+    "bisect": (("bisect", "--output-prefix", "o/1", *_ENDS), ("bisect", "--resume", "o/1")),
+    "solve": (("solve", "--output", "o"), ()),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_says_alike_that_nothing_could_be_run_and_tries_again(
+    verb: str, tmp_path: Path
+) -> None:
+    repository, _ = numbered(tmp_path / "repo", 4)
+    begin, go_on = VERBS[verb]
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    env = {"PATH": f"{programs}:{os.environ['PATH']}"}
+
+    def begun(*command: str) -> Finished:
+        given: tuple[str | Path, ...] = ("--", *command)
+        if verb == "reduce":
+            workload, axes = {"command": [*command]}, [numeric("N", 9, 1)]
+            given = (write_spec(tmp_path, "", axes, workload=workload, oracle=ANY, budget={}),)
+        return aorta(*begin, *given, cwd=repository.path, env=env)
+
+    refused = begun("late")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), refused
+    assert "'late' cannot be started: there is no such program" in refused.stderr
+    assert not (repository.path / "o").exists()
+    if verb in {"triage", "optimize"}:
+        tried = aorta(*begin, "--dry-run", "--", "late", cwd=repository.path, env=env)
+        assert tried.exit_code == 2, tried
+    done = begun("bash", "-c", "late")
+    assert done.exit_code == 5, done
+    assert "no trial could tell: bash: line 1: late: command not found" in done.stderr
+    if go_on:
+        (programs / "late").write_text("#!/bin/sh\necho the loss is nan >&2\nexit 1\n")
+        (programs / "late").chmod(0o755)
+        again = aorta(*go_on, cwd=repository.path, env=env)
+        assert again.exit_code not in {2, 5}, again
+        assert "no trial could tell" not in again.stdout + again.stderr

@@ -181,6 +181,13 @@ def test_a_set_up_that_fails_is_no_reproduction(tmp_path: Path) -> None:
     baseline = by_name(done.json())["baseline-local"]
     assert baseline["failed_count"] == 0
     assert set(baseline["exit_status_counts"]) == {"workload_setup_failed"}
+    assert done.exit_code == 5
+    assert "no trial could tell: set-up failed: RuntimeError: no device" in done.stderr
+
+
+def test_a_baseline_that_did_not_run_is_no_answer_while_others_ran(tmp_path: Path) -> None:
+    missing = {**BASELINE, "workload_config": {"command": "no_such_command_at_all"}}
+    done, _ = matrix_of(tmp_path, cells=[missing, FIXED], trials=1)
     assert done.exit_code == 3
     assert "the baseline baseline-local did not run" in done.stderr
 

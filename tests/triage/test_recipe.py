@@ -99,7 +99,13 @@ def test_what_is_wrong_is_said_with_its_place(
         ),
         (cell("x", "tf32_of"), "cells[1]: cell 'x': unknown mitigation 'tf32_of'; did you mean"),
         (cell("x", environment="nowhere"), "cells[1]: cell 'x': unknown environment 'nowhere'"),
-        (cell("x", environment={"docker": ""}), "cells[1].environment"),
+        (cell("x", environment={"docker": ""}), "cells[1].environment.docker: "),
+        (
+            cell("x", environment={"docker": "a", "gpus": "all"}),
+            "cells[1].environment.gpus: unknown key 'gpus'",
+        ),
+        (cell("x", environment=3), "cells[1].environment: found a int, expected string"),
+        (cell("x" * 201), "letters, digits, _ . and -, at most 200 of them"),
         (cell("x", environment={"podman": "a"}), "cells[1].environment"),
         (cell("x", trials=0), "cells[1].trials: found 0"),
         (cell("baseline-local"), "the name 'baseline-local' stands twice"),
@@ -180,6 +186,21 @@ def test_a_sidecar_named_twice_is_taken_once_and_stays_with_the_recipe(tmp_path:
     assert [p.resolve() for p in recipe.sidecars] == [more.resolve()]
 
 
+def test_what_is_wrong_with_the_files_is_said_of_them_and_of_no_cell(tmp_path: Path) -> None:
+    one, two = (written(tmp_path, SITE, f"{name}.json") for name in ("one", "two"))
+    (tmp_path / "more").mkdir()
+    again = written(tmp_path / "more", SITE, "one.json")
+    path = written(tmp_path, document(BASELINE))
+    for files, where, said in (
+        ([one, two], "sidecar:two.json", "'mine' is defined twice, by sidecar:one.json and by"),
+        ([one, again], str(again), "has the same file name as"),
+    ):
+        with pytest.raises(RegistryError, match=said) as refused:
+            load_recipe(path, files)
+        assert refused.value.where == where
+
+
+SITE: dict[str, Any] = {"version": 1, "mitigations": {"mine": {"A": "1"}}}
 EVERY_KEY: dict[str, Any] = {
     "ticket": "T/1",
     "steps": 7,

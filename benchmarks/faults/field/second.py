@@ -243,7 +243,7 @@ EXCERPTS: tuple[Excerpt, ...] = (
         "[0,0,0], thread: [3,0,0] Assertion `t >= 0 && t < n_classes` failed.\n" + traceback("RuntimeError: CUDA error: device-side assert triggered\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1.", "/w/t.py:main:loss.item()")),
     Excerpt("python_too_old", "a syntax the interpreter does not know", "syntax_error", STOP,
         '  File "/w/t.py", line 12\n    match kind:\n          ^\nSyntaxError: invalid syntax\n'),
-    Excerpt("script_missing", "a script that is not there", "import_error", STOP,
+    Excerpt("script_missing", "a script that is not there", "missing_file", STOP,
         "python: can't open file '/w/trian.py': [Errno 2] No such file or directory\n"),
     Excerpt("env_missing", "a variable that is not set", "bad_config", STOP,
         traceback("KeyError: 'WANDB_API_KEY'", "/w/t.py:main:key = os.environ['WANDB_API_KEY']", f"{_SITE}/os.py:__getitem__:raise KeyError(key) from None")),

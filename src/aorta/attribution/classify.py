@@ -69,6 +69,12 @@ OF_THE_PROGRAM = re.compile(
 )
 # Notions of which words alone stop no job: another node or another hour may not show it.
 _NOT_ITS_OWN = ("passing", "device", "kernel", "credential", "peer")
+# The notions without which an assertion is none of these.
+_ASSERTED = (
+    (USER_ERRORS, ("setting", "written_path", "weights", "module", "version")),
+    ({FailureClass.DATA_ERROR}, ("record", "written_path")),
+    ({FailureClass.NAN}, ("gone_bad",)),
+)
 # How often a type that blames the program was no more than that: 82 of 232 reports.
 _OF_PROGRAM_TYPE = 0.36
 _LIKELY = 0.8
@@ -237,13 +243,21 @@ def _data(name: str) -> str:
     return resources.files("aorta.attribution").joinpath(name).read_text(encoding="utf-8")
 
 
-def shares_of(sums: Mapping[str, float]) -> tuple[FailureClass, float, float]:
-    """The class that has most, its share, and the share of all user errors together."""
-    best = max(sums, key=lambda name: sums[name])
-    parts = {name: math.exp(total - sums[best]) for name, total in sums.items()}
+def shares_of(sums: Mapping[str, float], said: Said) -> tuple[FailureClass, float, float]:
+    """The class that has most, its share, and the share of all user errors together. Of an
+    assertion only what it speaks of counts: the rest is an assertion.
+    """
+    most = max(sums.values())
+    parts = {name: math.exp(total - most) for name, total in sums.items()}
     whole = sum(parts.values())
+    if said.kind == "AssertionError":
+        for kinds, notions in _ASSERTED:
+            if not _speaks_of(said.message, notions):
+                unnamed = sum(parts.pop(name, 0.0) for name in kinds)
+                parts[FailureClass.ASSERTION] += unnamed
+    best = max(parts, key=lambda name: parts[name])
     user_errors = sum(part for name, part in parts.items() if name in USER_ERRORS)
-    return FailureClass(best), 1.0 / whole, user_errors / whole
+    return FailureClass(best), parts[best] / whole, user_errors / whole
 
 
 @lru_cache(maxsize=4096)  # what ended one rank ended many
@@ -257,7 +271,7 @@ def classified(said: Said) -> Guess:
         for entry in weights.get(word, "").split():
             column, _, weight = entry.partition(":")
             sums[classes[int(column)]] += much * int(weight) / SCALE
-    best, share, user_error = shares_of(sums)
+    best, share, user_error = shares_of(sums, said)
     return Guess(best, of_class(share), of_user_error(user_error))
 
 
@@ -265,13 +279,16 @@ def may_stop(said: Said, failure_class: FailureClass) -> bool:
     """Whether words may end a job: of nothing that comes and goes or is another's."""
     own = failure_class in USER_ERRORS and failure_class is not FailureClass.CHECKPOINT_CORRUPT
     text = f"{said.message} {said.later}"
-    of_others = any(_lexicon()[notion].search(text) for notion in _NOT_ITS_OWN)
-    return bool(said.kind) and own and not of_others
+    return bool(said.kind) and own and not _speaks_of(text, _NOT_ITS_OWN)
+
+
+def _speaks_of(text: str, notions: Iterable[str]) -> bool:
+    return any(_lexicon()[notion].search(text) for notion in notions)
 
 
 def comes_and_goes(headline: str) -> bool:
     """Whether an exception speaks of what may be gone after a restart: caches, locks, ranks."""
-    return _lexicon()["passing"].search(plain(headline.partition(": ")[2])) is not None
+    return _speaks_of(plain(headline.partition(": ")[2]), ["passing"])
 
 
 def named(events: Iterable[Event]) -> tuple[Event, ...]:

@@ -1,10 +1,11 @@
 """Finding and history -> RESTART, STOP or UNKNOWN, with a reason a person accepts.
 
 A wrong STOP wakes somebody and idles a cluster until they come; a wrong RESTART costs one start-up.
-So STOP needs a class that a restart cannot heal and a confidence of at least `SURE`, or the same
-failure again without progress in between. What has run for some steps was not wrong from the start:
-after the first step a STOP needs `SURE_LATER`, and after `FEW_STEPS` a user error gets one restart
-first, as a mount or a record may have gone bad. Neither silence nor a lone number ever stops a job.
+So STOP needs a class that a restart cannot heal and a confidence of at least `SURE`; or the same
+failure again without progress in between, however sure, of a class that is not restarted for free.
+What has run for some steps was not wrong from the start: after the first step a STOP needs
+`SURE_LATER`, and after `FEW_STEPS` a user error gets one restart first, as a mount or a record may
+have gone bad. Neither silence nor a lone number ever stops a job.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from aorta.attribution.documents import (
     Finding,
     PastCycle,
 )
-from aorta.attribution.progress import made_progress, progress_over, reached
+from aorta.attribution.progress import made_progress, progress_over, reached, since_progress
 from aorta.core.failure import same_failure
 
 DEFAULT_NO_PROGRESS_LIMIT = 3
@@ -52,6 +53,8 @@ _POLICIES = {
     RestartPolicy.FREE: {_C.PREEMPTED},
     RestartPolicy.UNKNOWN: {_C.UNKNOWN},
 }  # fmt: skip
+# A restart that the same failure survived without progress was one too many.
+_STOPS_WHEN_BACK = {RestartPolicy.STOP, RestartPolicy.STARTUP, RestartPolicy.ONCE}
 
 
 def policy_of(kind: FailureClass) -> RestartPolicy:
@@ -144,24 +147,18 @@ def _recurs(
     """Why repeating it is pointless by now, and by which rule; None where it is not."""
     now = progress_over([*history, finding])
     # Preempted cycles say nothing about a failure.
-    counted = [cycle for cycle in history if cycle.failure_class is not _C.PREEMPTED]
-    again = bool(counted) and is_same_failure(counted[-1], finding)
-    certain = _is_certain_user_error(finding, policy)
+    lately = since_progress(history)
+    tried = (cycle for cycle in lately if cycle.failure_class is not _C.PREEMPTED)
     # A certain user error needs no word on progress: the restart it was given did not heal it.
     silent = reached(finding) is None and finding.lived_sec is None
-    pointless = now.idle and (certain or _is_restarted_once(finding, policy))
-    if again and (pointless or (certain and silent)):
+    idle = now.idle or (silent and _is_certain_user_error(finding, policy))
+    again = policy in _STOPS_WHEN_BACK and any(is_same_failure(cycle, finding) for cycle in tried)
+    if again and idle:
         return _because(finding, "it came back without progress, so it is not chance"), "repeated"
     if 0 < limit <= now.idle:
         times = f"{now.idle} cycles in a row ended without progress"
         return _because(finding, f"{times} (limit {limit})"), "no_progress"
     return None
-
-
-def _is_restarted_once(finding: Finding, policy: RestartPolicy) -> bool:
-    if policy in {RestartPolicy.ONCE, RestartPolicy.STARTUP} or _is_odd_one_out(finding):
-        return True
-    return policy is RestartPolicy.STOP and _came_far(finding)
 
 
 def is_same_failure(cycle: PastCycle, finding: Finding) -> bool:
@@ -175,21 +172,21 @@ def _restart(
     finding: Finding, policy: RestartPolicy, history: Sequence[PastCycle]
 ) -> tuple[str, str]:
     """The name of the rule by which it restarts, and why."""
+    next_time = _STOPS_NEXT if policy in _STOPS_WHEN_BACK else ""
     if _is_one_node_only(finding):
         return "one_node_only", f"one of {finding.one_node_of} nodes shows it; leave that out"
     if _is_of_some_ranks_only(finding):
         alone = f"not all of the {finding.some_ranks_of} ranks show it"
-        return "some_ranks_only", alone + _STOPS_NEXT
+        return "some_ranks_only", alone + next_time
     stops = policy in {RestartPolicy.STOP, RestartPolicy.STARTUP}
     if stops and _ran_before(finding, history):
-        once = _is_certain_user_error(finding, policy) or _is_restarted_once(finding, policy)
-        return "ran_before", "it had run well before" + (_STOPS_NEXT if once else "")
+        return "ran_before", "it had run well before" + next_time
     if stops and finding.confidence < _needed(finding):
         name = "uncertain" if policy is RestartPolicy.STOP else "restart_once"
-        return name, "the evidence is not clear enough to stop for"
+        return name, "the evidence is not clear enough to stop for" + next_time
     if policy is RestartPolicy.RESTART:
         return "transient", policy.value
-    return "restart_once", policy.value + (_STOPS_NEXT if policy is RestartPolicy.ONCE else "")
+    return "restart_once", policy.value + next_time
 
 
 def _because(finding: Finding, why: str) -> str:

@@ -88,7 +88,8 @@ class JobProgress:
 
     `best_step` is the furthest step; None where none was reported, or none since a cycle that
     lived long without one. `idle` counts failed cycles without progress. The cycle that first came
-    to the best step is one of them as soon as a second one ends at that same step.
+    to the best step is one of them as soon as a second one ends at that same step. `after` is
+    itself again where a cycle says nothing: one that was preempted, or ran for a day.
 
         >>> JobProgress().after(10, None).after(10, None)
         JobProgress(best_step=10, idle=2)
@@ -124,6 +125,18 @@ def progress_over(cycles: Iterable[PastCycle | Finding]) -> JobProgress:
     for cycle in cycles:
         job = job.after(reached(cycle), cycle.failure_class, cycle.lived_sec)
     return job
+
+
+def since_progress(cycles: Iterable[PastCycle]) -> list[PastCycle]:
+    """The last of these failed cycles that made progress, and those after it that made none."""
+    job, found = JobProgress(), list[PastCycle]()
+    for cycle in cycles:
+        now = job.after(reached(cycle), cycle.failure_class, cycle.lived_sec)
+        if now is not job and not now.idle:
+            found = []
+        found.append(cycle)
+        job = now
+    return found
 
 
 def reached(cycle: PastCycle | Finding) -> int | None:

@@ -100,6 +100,8 @@ def exit_code(status: str, answers: Sequence[Answer]) -> int:
 
 def _status(outcome: Investigation) -> str:
     main, last = outcome.main, outcome.last
+    if main.answer.ending.reason is Reason.INFRASTRUCTURE:
+        return "partial"
     if main.alike:
         return "inconsistent"
     if main.search.ends in _ENDS:

@@ -14,12 +14,7 @@ from aorta.bisect.host import bisect_on_host, host_packages
 from aorta.bisect.investigation import with_merges
 from aorta.bisect.metric import check_samples, is_measured, metric_named
 from aorta.bisect.run import KeptQuestion, ResolvedRequest
-from aorta.bisect.spec import (
-    BisectSpec,
-    ContainersSpec,
-    EnvironmentsSpec,
-    PackageSpec,
-)
+from aorta.bisect.spec import BisectSpec, ContainersSpec, EnvironmentsSpec, PackageSpec
 from aorta.core.documents import validated
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.names import slug
@@ -253,10 +248,7 @@ def _packages(spec: BisectSpec, request: BisectRequest) -> tuple[PackageSpec, ..
         name = slug(Path(Repository.on_host(Path.cwd()).where).name).lstrip(".-")
         packages = [
             PackageSpec(
-                name=name or "repository",
-                path=".",
-                good=request.good,
-                bad=request.bad or "HEAD",
+                name=name or "repository", path=".", good=request.good, bad=request.bad or "HEAD"
             )
         ]
     given = {"good": request.passing_versions, "bad": request.failing_versions}

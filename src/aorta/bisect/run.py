@@ -7,6 +7,7 @@ Each search is a stage with a journal of its own (the main one in the run direct
 import hashlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -79,6 +80,7 @@ class BisectRun:
         self.request = request
         self.session = _open_session(request)
         self.path = self.session.path
+        self._began = time.monotonic()
         self.answers: dict[str, Answer] = {}
         self.image_of: Callable[[str], str] = str  # of a day, once they are listed
         self.logs = LogFiles(self.path)
@@ -147,6 +149,7 @@ class BisectRun:
             guard_signature=spec.same_failure or (between and not spec.any_failure),
             expected=seen or known_failure(spec.oracle),
             program_varies=True,
+            must_tell=name == MAIN,
         )
         executor = self.request.executor()
         place = executor
@@ -163,6 +166,7 @@ class BisectRun:
             run.describe(verb=_VERB, stage=name)
         with Session(run, resumed=run.journal.exists()) as stage:
             self.answers[name] = stage.answer(question, place, everyone)
+        self.session.count(self.answers[name].ending)
         return self.answers[name]
 
     def _directory(self) -> Path:
@@ -171,13 +175,11 @@ class BisectRun:
 
     def _left(self) -> Budget:
         """One budget for all stages: what the earlier ones spent is gone."""
-        budget, earlier = self.request.budget, self.answers.values()
-        trials, seconds = budget.max_trials, budget.max_seconds
-        if trials is not None:
-            trials = max(0, trials - sum(len(answer.records) for answer in earlier))
-        if seconds is not None:
-            seconds = max(0.0, seconds - sum(answer.ending.seconds for answer in earlier))
-        return replace(budget, max_trials=trials, max_seconds=seconds)
+        budget = self.request.budget.less(time.monotonic() - self._began)
+        if budget.max_trials is None:
+            return budget
+        spent = sum(len(answer.records) for answer in self.answers.values())
+        return replace(budget, max_trials=max(0, budget.max_trials - spent))
 
 
 def _open_session(request: ResolvedRequest) -> Session:

@@ -8,8 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from aorta.bisect.metric import MeasuredMetric
-from aorta.core.documents import StrictModel
-from aorta.core.durations import parse_duration
+from aorta.core.documents import DocumentModel, Seconds
 from aorta.core.errors import UsageError
 from aorta.core.names import is_path_safe, is_variable
 from aorta.core.oracle import Oracle
@@ -19,14 +18,7 @@ _CACHE_SCHEMES = ("http://", "https://", "grpc://", "grpcs://")
 _NOT_IN_VARIABLES = re.compile(r"[^A-Z0-9]")
 
 
-class _Document(StrictModel):
-    @field_validator("*", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
-
-
-class PackageSpec(_Document):
+class PackageSpec(DocumentModel):
     """A git repository (`path`), or a library whose `versions` are listed, oldest first."""
 
     name: str
@@ -70,7 +62,7 @@ class PackageSpec(_Document):
         return f"AORTA_BISECT_{_NOT_IN_VARIABLES.sub('_', self.name.upper())}"
 
 
-class ContainersSpec(_Document):
+class ContainersSpec(DocumentModel):
     family: str | None = None
     runtime: Runtime = "docker"
     url_template: str | None = None  # with {container} and {date}
@@ -127,7 +119,7 @@ class ContainersSpec(_Document):
         return self
 
 
-class EnvironmentsSpec(_Document):
+class EnvironmentsSpec(DocumentModel):
     """Two environments: each a requirements file, an env.json, or a virtual environment."""
 
     good: str
@@ -139,7 +131,7 @@ class EnvironmentsSpec(_Document):
     pre: bool = False  # pre-releases and nightly builds are candidates too
 
 
-class BisectSpec(_Document):
+class BisectSpec(DocumentModel):
     command: tuple[str, ...] = ()
     packages: tuple[PackageSpec, ...] = ()
     containers: ContainersSpec | None = None
@@ -156,8 +148,8 @@ class BisectSpec(_Document):
     confirmations: int | None = Field(default=None, ge=0)
     # On the host: the repositories themselves are moved and built, where others expect them.
     in_place: bool = False
-    timeout: float | None = None
-    build_timeout: float | None = None
+    timeout: Seconds = None
+    build_timeout: Seconds = None
 
     @field_validator("oracle", mode="before")
     @classmethod
@@ -167,11 +159,6 @@ class BisectSpec(_Document):
             return value
         has_threshold = any(value.get(name) is not None for name in ("above", "below"))
         return value if has_threshold else MeasuredMetric.model_validate(value)
-
-    @field_validator("timeout", "build_timeout", mode="before")
-    @classmethod
-    def _duration(cls, value: object) -> object:
-        return parse_duration(value) if isinstance(value, (str, int, float)) else value
 
     @model_validator(mode="after")
     def _names_differ(self) -> "BisectSpec":

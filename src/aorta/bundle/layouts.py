@@ -112,10 +112,7 @@ LAYOUTS: tuple[Layout, ...] = (
         ours=_names("result.json timeline.json bisect.yaml spec.yaml stages/*/result.json"),
     ),
     Layout(verb="diverge"),
-    Layout(
-        verb="isolate",
-        trees=_names("trials/*"),
-    ),
+    Layout(verb="isolate", trees=_names("trials/*")),
     Layout(
         verb="launch",
         documents=_names("cycle_info.json case/cycle_info.json cycle_*/cycle_info.json"),

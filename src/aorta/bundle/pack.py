@@ -21,14 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from aorta.bundle.archive import (
-    MANIFEST,
-    Checked,
-    FileEntry,
-    Manifest,
-    RefusedError,
-    problem_with,
-)
+from aorta.bundle.archive import MANIFEST, Checked, FileEntry, Manifest, RefusedError, problem_with
 from aorta.bundle.layouts import LOGS_ONLY, is_log, read_policy
 from aorta.bundle.source import (
     Member,

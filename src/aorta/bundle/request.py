@@ -12,6 +12,7 @@ from typing import Any
 from aorta.bundle import pack
 from aorta.bundle.archive import DEFAULT_MAX_BYTES, BundleReport, Checked, unpack, verify
 from aorta.bundle.pack import BundleRequest, Prepared
+from aorta.bundle.source import reduction_in
 from aorta.core.axis import Point
 from aorta.core.errors import AortaError, Terminated, UsageError
 from aorta.core.failure import failure_from_elsewhere
@@ -56,7 +57,7 @@ def bundle(
 
 
 def _rehearsed(prepared: Prepared, timeout: float | None) -> Checked | None:
-    about = RunDir(prepared.source.root).about()
+    about = RunDir(reduction_in(prepared.source.root)).about()
     with tempfile.TemporaryDirectory(prefix="aorta-bundle-") as scratch:
         path = pack.write(prepared, Path(scratch))
         programs = [str(place) for place in about.get("programs", [])]
@@ -76,6 +77,7 @@ def rehearse(
     """
     with tempfile.TemporaryDirectory(prefix="aorta-rehearsal-") as scratch:
         _verified, folder = unpack(bundle, Path(scratch) / "unpacked", max_bytes)
+        folder = reduction_in(folder)
         if not (folder / SCRIPT).is_file() or not (folder / RECIPE).is_file():
             return None
         home = Path(scratch) / "home"
@@ -101,10 +103,7 @@ def _run(
         expected=known_failure(experiment.oracle) or failure_from_elsewhere(result.get("failure")),
         private_trials=True,
     )
-    with (
-        Session.fresh(results, "rehearsal") as session,
-        closing(LocalExecutor()) as executor,
-    ):
+    with Session.fresh(results, "rehearsal") as session, closing(LocalExecutor()) as executor:
         answer = session.answer(question, executor)
     if answer.ending.reason is Reason.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is known of it

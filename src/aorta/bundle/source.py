@@ -81,10 +81,16 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     if not found:
         raise UsageError("the run names no ticket; give one with --ticket", where=str(run_dir))
     _refuse_running(RunDir(run_dir))
-    shipped = document.get("shipped_copy")
+    shipped = (json_object(reduction_in(run_dir) / "result.json") or {}).get("shipped_copy")
     reproduces = isinstance(shipped, dict) and shipped.get("self_contained") is True
     created = _text(about, "created") or None
     return RunSource(run_dir, layout, _checked_ticket(found), created, reproduces)
+
+
+def reduction_in(root: Path) -> Path:
+    """Of a run, or of one that was unpacked: itself, or the stage of a solve whose copy ships."""
+    reproducer = (json_object(root / "solve.json") or {}).get("reproducer") or {}
+    return root / Path(str(reproducer.get("path", ""))).parent.name
 
 
 def _checked_ticket(ticket: str) -> str:

@@ -79,22 +79,22 @@ class Access:
         if no_token and token_file is not None:
             raise UsageError("--no-token and --token-file exclude each other")
         self.token = None if no_token else read_token(token_file) or new_token()
-        self._made = token_file is None and not no_token
+        self._given, self._made = token_file, token_file is None and not no_token
 
     @contextmanager
-    def announced(self, host: str, port: int) -> Iterator[None]:
-        """While it is served: a token that was made lies where callers of this user find it."""
+    def announced(self, host: str, port: int) -> Iterator[Path | None]:
+        """The token's file. One that was made lies there, for this user, while it is served."""
         from aorta.attribution.client import LOOPBACK, made_token
 
         if self.token is not None and self._made:
             with made_token(self.token, port) as path:
                 say(f"aorta: callers need the token in {path}; aorta launch and aorta mcp find it")
-                yield
+                yield path
             return
         if self.token is None:
             where = "on this machine" if host in LOOPBACK else "who reaches this port"
             say(f"aorta: no token is asked for: anybody {where} can ask")
-        yield
+        yield self._given
 
 
 @click.command("attrsvc")
@@ -127,6 +127,7 @@ class Access:
     help="Requests a second from one address; 0: no limit.",
 )
 @click.option("--max-no-progress-cycles", type=click.IntRange(min=0), default=3, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, once it listens.")
 def attrsvc(
     host: str,
     port: int,
@@ -136,6 +137,7 @@ def attrsvc(
     no_token: bool,
     rate_limit: float,
     max_no_progress_cycles: int,
+    as_json: bool,
 ) -> None:
     """Take reports of failed cycles and answer with one decision each, over HTTP.
 
@@ -158,8 +160,12 @@ def attrsvc(
     access = Access(token_file, no_token)
     app = create_app(roots, db, access.token, rate_limit, max_no_progress_cycles)
     listener = listen(host, port)
-    with access.announced(host, listener.getsockname()[1]):
+    port = listener.getsockname()[1]
+    with access.announced(host, port) as token:
         say(f"aorta: attribution service at {url_of(listener)}")
+        if as_json:
+            where = {"url": url_of(listener), "host": host, "port": port}
+            print_json("aorta.attrsvc/1", {**where, "token_file": token and str(token.absolute())})
         serve(app, listener)
     leave()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, show_plan
 
 if TYPE_CHECKING:
     from aorta.bisect.findings import Findings
@@ -141,12 +141,14 @@ def command(dry_run: bool, **given: Any) -> None:
     \b
     Exit codes: 0 found, or a range or pair that holds it; 2 the command line or spec is wrong;
     3 no answer: did not reproduce, inconsistent ends, never good; 4 stopped by a budget;
-    5 infrastructure; 130/143 interrupted (go on with --resume).
+    5 infrastructure, or no trial could tell; 130/143 interrupted (go on with --resume).
     """
+    from aorta.bisect.request import plan
+
     display = options.display_from(given)
     request = _request_from(given)
     if dry_run:
-        _say_plan(request, as_json=display.as_json)
+        show_plan("bisect", **plan(request), as_json=display.as_json)
     else:
         bisect_and_show(request, display)
 
@@ -187,16 +189,6 @@ def bisect_and_show(request: "BisectRequest", display: options.Display) -> None:
         print_json(_SCHEMA, findings.document())
     _show(findings, display)
     raise click.exceptions.Exit(findings.exit_code)
-
-
-def _say_plan(request: "BisectRequest", *, as_json: bool) -> None:
-    from aorta.bisect.request import plan
-
-    found = plan(request)
-    if as_json:
-        print_json("aorta.bisect.plan/1", found)
-    for line in (*found["lines"], "nothing was run"):
-        say(line)
 
 
 def _show(findings: "Findings", display: options.Display) -> None:

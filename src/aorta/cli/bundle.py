@@ -54,19 +54,14 @@ def command() -> None:
     help="Take out this text too; * and ? are wildcards, re: a regex.",
 )
 @click.option(
-    "--policy",
-    type=_PATH,
-    metavar="FILE",
-    help="The site's rules: scrub, keep, include, exclude.",
+    "--policy", type=_PATH, metavar="FILE", help="The site's rules: scrub, keep, include, exclude."
 )
 @click.option("--review", is_flag=True, help="Show every file and every replacement, then ask.")
 @click.option(
     "--whole-logs", is_flag=True, help="Not only the first 1 MiB and the last 7 MiB of each log."
 )
 @click.option(
-    "--allow-binary",
-    is_flag=True,
-    help="Let files that are no text leave as they are, unscrubbed.",
+    "--allow-binary", is_flag=True, help="Let files that are no text leave as they are, unscrubbed."
 )
 @options.unless(
     "--no-check", "check", help="Do not run the reproducer from where the bundle is unpacked."
@@ -118,13 +113,7 @@ def pack(review: bool, as_json: bool, **given: Any) -> None:
 @click.option("--timeout", type=float, metavar="SECONDS", help="With --run: for one trial.")
 @_MAX_SIZE
 @_AS_JSON
-def verify(
-    bundle: Path,
-    run_it: bool,
-    timeout: float | None,
-    max_size: int,
-    as_json: bool,
-) -> None:
+def verify(bundle: Path, run_it: bool, timeout: float | None, max_size: int, as_json: bool) -> None:
     """Check every hash and every name in FILE, and that nothing else is in it.
 
     Exit codes: 0 whole (with --run: and it fails like the original); 1 damaged, changed or

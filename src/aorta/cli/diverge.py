@@ -1,13 +1,12 @@
 """`aorta diverge`: at which operation do the numbers part?"""
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import say, show_and_leave, show_plan
 
 if TYPE_CHECKING:
     from aorta.engine.events import Event, Listener
@@ -92,7 +91,7 @@ def command(
     from aorta.diverge.output import SCHEMA
     from aorta.diverge.request import DivergeRequest, parse_steps, plan_lines
     from aorta.diverge.running import diverge
-    from aorta.engine.events import Reason
+    from aorta.engine.events import Ending
 
     display = options.display_from(given)
     request = DivergeRequest(
@@ -106,15 +105,8 @@ def command(
         **given,
     )
     if dry_run:
-        say_plan(plan_lines(request))
+        show_plan("diverge", plan_lines(request), as_json=display.as_json)
         return
-    report = diverge(request, lambda: _listeners(display))
-    if report.ended is not Reason.DONE:
-        again = f"aorta diverge --resume {shlex.quote(str(report.run_dir))}"
-        say(f"aorta: {report.ended.value}; go on with: {again}")
-    if display.as_json:
-        print_json(SCHEMA, report.to_json())
-    else:
-        for line in report.lines():
-            click.echo(line)
-    raise click.exceptions.Exit(report.exit_code)
+    report = diverge(request, lambda: _listeners(display), say)
+    go_on = Ending(report.ended).how_to_go_on("diverge", report.run_dir)
+    show_and_leave(SCHEMA, report, report.lines(), as_json=display.as_json, go_on=go_on)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan
+from aorta.cli.printing import say, show_and_leave, show_plan
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -66,19 +66,12 @@ def command(dry_run: bool, hosts: str, **given: Any) -> None:
         resume=options.resume_from(given),
         **given,
     )
-    request = resumed(request)
+    request = resumed(request, say)
     if dry_run:
-        say_plan(plan_lines(request))
+        show_plan("isolate", plan_lines(request), as_json=display.as_json)
         return
     report = isolate(
-        request,
-        lambda: display.listeners(describe=request.placed, each=options.a_line_a_trial),
+        request, lambda: display.listeners(describe=request.placed, each=options.a_line_a_trial)
     )
-    if display.as_json:
-        print_json(SCHEMA, report.to_json())
-    else:
-        for line in report.lines():
-            click.echo(line)
-    if report.status == "partial":
-        say(f"aorta: {report.ending.detail}; go on with: aorta isolate --resume {report.run_dir}")
-    raise click.exceptions.Exit(int(report.exit_code))
+    go_on = report.ending.how_to_go_on("isolate", report.run_dir)
+    show_and_leave(SCHEMA, report, report.lines(), as_json=display.as_json, go_on=go_on)

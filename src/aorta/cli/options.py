@@ -167,7 +167,7 @@ _TRIALS = (
     click.option("--tasks-per-node", type=click.IntRange(1), default=1, help="Ranks (slurm)."),
     click.option("--partition", help="slurm."),
     click.option("--account", help="slurm."),
-    click.option("--time-limit", type=Duration(), help="Of one trial's job (slurm)."),
+    click.option("--time-limit", type=Duration(), help="Of one job (slurm)."),
     click.option("--job-per-trial", is_flag=True, help="One job a trial, not workers (slurm)."),
     click.option(
         "--warm/--cold",
@@ -181,10 +181,7 @@ running_trials = stacked(*_TRIALS, _NODES_OF_A_TRIAL)
 placed_trials = stacked(*_TRIALS)
 """The same for a verb that chooses the nodes of every trial itself."""
 
-_RESOURCES = (
-    *("gpus", "cpus", "tasks_per_node"),
-    *("partition", "account", "time_limit"),
-)
+_RESOURCES = (*("gpus", "cpus", "tasks_per_node"), *("partition", "account", "time_limit"))
 
 
 def executor_from(given: Given) -> "ExecutorChoice":

@@ -8,9 +8,11 @@ import os
 import stat
 import sys
 import termios
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import click
 
 from aorta.version import __version__
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 def print_json(schema: str, content: Mapping[str, Any]) -> None:
     """The one document of `--json`. Nothing else of ours goes to stdout in that mode."""
     document = {"schema": schema, "aorta_version": __version__, **content}
-    print(json.dumps(document, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(document, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 def say(text: str = "") -> None:
@@ -29,11 +31,42 @@ def say(text: str = "") -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def say_plan(lines: Iterable[str]) -> None:
-    """What a dry run says."""
-    for line in lines:
-        say(line)
+def show_plan(
+    verb: str,
+    lines: Iterable[str],
+    *,
+    as_json: bool,
+    echo: Callable[[str], object] = say,
+    **content: Any,
+) -> None:
+    """What a dry run says: `content` and the lines as the one document, or the lines alone."""
+    said = [*lines]
+    if as_json:
+        print_json(f"aorta.{verb}.plan/1", {**content, "lines": said})
+    else:
+        for line in said:
+            echo(line)
     say("nothing was run")
+
+
+class Result(Protocol):
+    @property
+    def exit_code(self) -> int: ...
+    def to_json(self) -> Mapping[str, Any]: ...
+
+
+def show_and_leave(
+    schema: str, result: Result, lines: Iterable[str], *, as_json: bool, go_on: str | None
+) -> NoReturn:
+    """The result on stdout, on stderr how to go on with what is not done, and the exit code."""
+    if as_json:
+        print_json(schema, result.to_json())
+    else:
+        for line in lines:
+            click.echo(line)
+    if go_on:
+        say(f"aorta: {go_on}")
+    raise click.exceptions.Exit(int(result.exit_code))
 
 
 def warn_of_stdin() -> None:

@@ -2,16 +2,13 @@
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, show_and_leave
 from aorta.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from aorta.reduce.report import ReduceReport
 
 
 class _WithCommand(click.Group):
@@ -63,12 +60,12 @@ def command(context: click.Context, /, **given: Any) -> None:
 
     \b
     Exit codes: 0 reduced and confirmed; 2 the spec or command line is wrong; 3 it did not
-    reproduce, or nothing could be shrunk; 4 stopped by a budget; 5 infrastructure;
-    130/143 interrupted (go on with --resume).
+    reproduce, or nothing could be shrunk; 4 stopped by a budget; 5 infrastructure, or no trial
+    could tell; 130/143 interrupted (go on with --resume).
     """
     if context.invoked_subcommand is not None:
         return
-    from aorta.reduce.report import SCHEMA
+    from aorta.reduce.report import SCHEMA, summary_lines
     from aorta.reduce.request import ReduceRequest, reduce
 
     display = options.display_from(given)
@@ -80,24 +77,9 @@ def command(context: click.Context, /, **given: Any) -> None:
         **given,
     )
     report = reduce(request, display.listeners, say)
-    if display.as_json:
-        print_json(SCHEMA, report.to_json())
-    else:
-        _show(report, kept=not request.dry_run)
-    _leave(report)
-
-
-def _show(report: "ReduceReport", *, kept: bool) -> None:
-    from aorta.reduce.report import summary_lines
-
-    for line in summary_lines(report, kept=kept):
-        click.echo(line)
-
-
-def _leave(report: "ReduceReport") -> None:
-    if report.resume_command:
-        say(f"aorta: {report.ending.detail}; go on with: {report.resume_command}")
-    raise click.exceptions.Exit(int(report.exit_code))
+    lines = summary_lines(report, kept=not request.dry_run)
+    go_on = report.ending.how_to_go_on("reduce", report.run_dir)
+    show_and_leave(SCHEMA, report, lines, as_json=display.as_json, go_on=go_on)
 
 
 @command.command(context_settings={"allow_interspersed_args": False})
@@ -114,11 +96,7 @@ def _leave(report: "ReduceReport") -> None:
 @options.as_json
 @options.command_words("-- COMMAND...")
 def init(
-    output: Path,
-    timeout: float | None,
-    force: bool,
-    as_json: bool,
-    command: tuple[str, ...],
+    output: Path, timeout: float | None, force: bool, as_json: bool, command: tuple[str, ...]
 ) -> None:
     """Run a command once and write a commented starter spec from how it failed.
 

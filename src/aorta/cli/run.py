@@ -1,15 +1,11 @@
 """`aorta run`: does it fail, how often, how fast?"""
 
-import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
-
-if TYPE_CHECKING:
-    from aorta.run.request import RunReport
+from aorta.cli.printing import say, show_and_leave, show_plan, warn_of_stdin
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -35,7 +31,7 @@ def command(dry_run: bool, **given: Any) -> None:
 
     \b
     Exit codes: 0 every trial clean; 1 a trial failed; 2 the command line is wrong;
-    5 infrastructure; 130/143 interrupted (resume with --resume).
+    5 infrastructure, or no trial could tell; 130/143 interrupted (resume with --resume).
     """
     from aorta.run.request import SCHEMA, RunRequest, plan_lines, run
 
@@ -48,23 +44,9 @@ def command(dry_run: bool, **given: Any) -> None:
         **given,
     )
     if dry_run:
-        say_plan(plan_lines(request))
+        show_plan("run", plan_lines(request), as_json=display.as_json)
         return
     report = run(request, display.listeners, say)
     warn_of_stdin()
-    if display.as_json:
-        print_json(SCHEMA, report.to_json())
-    else:
-        for line in report.lines():
-            click.echo(line)
-    _leave(report)
-
-
-def _leave(report: "RunReport") -> None:
-    from aorta.engine.events import Reason
-
-    ending = report.ending
-    if ending.reason is not Reason.DONE:
-        again = f"aorta run --resume {shlex.quote(str(report.run_dir))}"
-        say(f"aorta: {ending.detail}; go on with: {again}")
-    raise click.exceptions.Exit(int(report.exit_code))
+    go_on = report.ending.how_to_go_on("run", report.run_dir)
+    show_and_leave(SCHEMA, report, report.lines(), as_json=display.as_json, go_on=go_on)

@@ -1,13 +1,12 @@
 """`aorta solve`: all of the above, unattended."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say, say_plan, warn_of_stdin
+from aorta.cli.printing import say, show_and_leave, show_plan, warn_of_stdin
 
 if TYPE_CHECKING:
     from aorta.solve.request import SolveRequest
@@ -51,7 +50,7 @@ def command(dry_run: bool, stages: str, skip: str, **given: Any) -> None:
     \b
     Exit codes: 0 a reproducer, a cure or a culprit was found; 2 the command line is wrong; 3 it did
     not fail, is an error in the command, or nothing was found; 4 stopped by a budget before that;
-    5 infrastructure; 130/143 interrupted (go on with --resume).
+    5 infrastructure, or no trial could tell; 130/143 interrupted (go on with --resume).
     """
     from aorta.core.oracle import oracle_to_json
     from aorta.solve.request import SolveRequest, stages_from
@@ -76,17 +75,16 @@ def _show_plan(request: "SolveRequest", *, as_json: bool) -> None:
     from aorta.solve.running import dry_run
 
     plan, lines = dry_run(request), []
-    if as_json:
-        print_json("aorta.solve.plan/1", {"stages": plan})
     for stage in plan:
         note = (stage["left_out"] and f"left out: {stage['left_out']}") or (
             stage["only_if"] and f"only if {stage['only_if']}"
         )
         lines.append(f"  {stage['name']:<10} {note or ''}".rstrip())
-    say_plan(lines)
+    show_plan("solve", lines, as_json=as_json, stages=plan)
 
 
 def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
+    from aorta.engine.events import Ending
     from aorta.report.building import write_page
     from aorta.solve.running import solve
     from aorta.solve.solution import SCHEMA
@@ -98,11 +96,5 @@ def _solve(request: "SolveRequest", display: options.Display) -> NoReturn:
 
     solution = solve(request, lambda _stage: display.listeners(), say_stage, show)
     warn_of_stdin()
-    if display.as_json:
-        print_json(SCHEMA, solution.to_json())
-    else:
-        for line in solution.lines:
-            click.echo(line)
-    if solution.stopped is not None:
-        say(f"aorta: go on with: aorta solve --resume {shlex.quote(str(solution.state.path))}")
-    raise click.exceptions.Exit(int(solution.exit_code))
+    go_on = Ending(solution.ended).how_to_go_on("solve", solution.state.path)
+    show_and_leave(SCHEMA, solution, solution.lines, as_json=display.as_json, go_on=go_on)

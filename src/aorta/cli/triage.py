@@ -1,6 +1,5 @@
 """`aorta triage`: which mitigation, in which environment, makes it stop?"""
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aorta.cli import options
-from aorta.cli.printing import print_json, say
+from aorta.cli.printing import print_json, say, show_plan
 from aorta.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -64,8 +63,8 @@ def run(
 
     \b
     Exit codes: 0 done; 1 --strict and a cell did not run; 2 the command line or recipe is wrong;
-    3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure;
-    130/143 interrupted (resume with --resume).
+    3 no answer (the baseline did not run; optimize: nothing helps); 5 infrastructure, or no trial
+    could tell; 130/143 interrupted (resume with --resume).
     """
     from aorta.triage.request import TriageRequest
     from aorta.triage.running import dry_run, triage
@@ -80,14 +79,9 @@ def run(
         **given,
     )
     if only_say:
-        plan = dry_run(request)
-        if display.as_json:
-            print_json("aorta.triage.plan/1", plan)
-        else:
-            click.echo("\n".join(plan["lines"]))
-        say("nothing was run")
+        show_plan("triage", **dry_run(request), as_json=display.as_json, echo=click.echo)
         return
-    report = triage(request, display.listeners)
+    report = triage(request, display.listeners, say)
     _show(report, as_json=display.as_json)
     _leave(report, strict=strict)
 
@@ -141,16 +135,11 @@ def _show(report: "MatrixReport | StackReport", *, as_json: bool) -> None:
 
 
 def _leave(report: "MatrixReport | StackReport", *, strict: bool) -> None:
-    from aorta.engine.events import Reason
     from aorta.triage.matrix import MatrixReport
-    from aorta.triage.optimize import StackReport
 
-    ending, run_dir, exit_code = report.ending, report.run_dir, report.exit_code
-    if ending.reason is not Reason.DONE:
-        again = ["aorta", "triage", "run", "--resume", str(run_dir)]
-        if isinstance(report, StackReport):
-            again += ["--mode", "optimize"]
-        say(f"aorta: {ending.detail}; go on with: {shlex.join(again)}")
+    run_dir, exit_code = report.run_dir, report.exit_code
+    if go_on := report.ending.how_to_go_on("triage run", run_dir):
+        say(f"aorta: {go_on}")
     elif report.no_answer:
         say(f"aorta: {run_dir}: {report.no_answer}")
     elif strict and isinstance(report, MatrixReport) and report.did_not_run:

@@ -10,13 +10,23 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
 
+from aorta.core.durations import parse_duration
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.core.names import path_of
+from aorta.core.names import check_variable, path_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -30,6 +40,15 @@ ModelT = TypeVar("ModelT", bound="StrictModel")
 ArgumentsT = TypeVar("ArgumentsT", bound="DataclassInstance")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_EXPECTED = re.compile(
+    r"Input (?:should be|is not) (?:a valid |a (?=dict))?(.+?)"
+    r"(?: for <.*| or (?:an )?instance of .*|, unable to parse .*)?\Z"
+)
+_OURS = {
+    **dict.fromkeys(("tuple", "list"), "a list"),
+    **dict.fromkeys(("path", "an instance of Path"), "a path"),
+    "dictionary": "a mapping",
+}
 _SECRET_WORDS = ("env", "token", "password", "secret", "key")
 
 
@@ -57,6 +76,29 @@ class StrictModel(BaseModel):
     )
 
 
+class DocumentModel(StrictModel):
+    """A part of a file that users write. Its lists become tuples."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _listed(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+
+def _duration(value: object) -> object:
+    return parse_duration(value) if isinstance(value, (str, int, float)) else value
+
+
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    return {name: check_variable(name, text, where="") for name, text in value.items()}
+
+
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float | None, BeforeValidator(_duration)]  # or a duration in words
+Variables = Annotated[dict[str, str], AfterValidator(_variables)]
+
+
 def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> ModelT:
     """`data` as `model`, or one SpecError with file, path, what was found and expected."""
     if not isinstance(data, Mapping):
@@ -66,7 +108,7 @@ def validated(model: type[ModelT], data: object, *, file: str, at: str = "") -> 
     try:
         return model.model_validate(data)
     except ValidationError as wrong:
-        raise _as_spec_error(wrong, file, at, model.model_fields) from None
+        raise _as_spec_error(wrong, data, file, at, model.model_fields) from None
 
 
 def validated_arguments(
@@ -83,27 +125,55 @@ def validated_arguments(
     try:
         return TypeAdapter(kind).validate_python(given)
     except ValidationError as wrong:
-        said = _as_spec_error(wrong, where, "")
+        said = _as_spec_error(wrong, given, where, "")
         raise UsageError(said.message, where=said.where) from None
 
 
 def _as_spec_error(
-    wrong: ValidationError, file: str, at: str, known: Iterable[str] = ()
+    wrong: ValidationError,
+    data: Mapping[str, object],
+    file: str,
+    at: str,
+    known: Iterable[str] = (),
 ) -> SpecError:
     """`known`: the keys at the top of the document."""
-    problems = wrong.errors(include_url=False)
-    first = problems[0]
-    message = _message(first, problems, known)
-    location = tuple(part for part in first["loc"] if not _is_union_tag(part))
-    inside = path_of(location)
+    problems: list[Any] = [
+        {**problem, "loc": _place_in(data, problem["loc"], problem["type"])}
+        for problem in wrong.errors(include_url=False)
+    ]
+    # Of a value that may be of several types each has its say: the one that got furthest is meant.
+    first = problems[0]["loc"]
+    same = [p for p in problems if p["loc"][: len(first)] == first[: len(p["loc"])]]
+    furthest = max((p["loc"] for p in same), key=len)
+    elsewhere = [p for p in problems if p not in same]
+    message = _message([p for p in same if p["loc"] == furthest], elsewhere, known)
+    inside = path_of(furthest)
     place = f"{at}.{inside}" if at and inside and not inside.startswith("[") else at + inside
     return SpecError(message, where=_where(file, place))
 
 
-def _message(problem: Any, problems: list[Any], known: Iterable[str]) -> str:
+def _place_in(data: object, location: Sequence[int | str], problem: str) -> tuple[int | str, ...]:
+    """Where a problem stands in what was given. Pydantic puts names of its own between, of a type
+    that it tried: what was given has no such key.
+    """
+    place: list[int | str] = []
+    for number, part in enumerate(location, 1):
+        if isinstance(data, Mapping) and part in data:
+            data = data[part]
+        elif isinstance(data, (list, tuple)) and isinstance(part, int):
+            data = data[part] if part < len(data) else None
+        elif number < len(location) or problem != "missing":
+            continue
+        place.append(part)
+    return tuple(place)
+
+
+def _message(here: Sequence[Any], elsewhere: Sequence[Any], known: Iterable[str]) -> str:
+    """`here`: what the one place was found not to be."""
+    problem = here[0]
     if problem["type"] == "extra_forbidden":
-        others = [path_of(p["loc"]) for p in problems[1:] if p["type"] == "extra_forbidden"]
-        also = f"; unknown too: {', '.join(others)}" if others else ""
+        unknown = [path_of(p["loc"]) for p in elsewhere if p["type"] == "extra_forbidden"]
+        also = f"; unknown too: {', '.join(unknown)}" if unknown else ""
         name = str(problem["loc"][-1])
         near = difflib.get_close_matches(name, known, 1, 0.7) if len(problem["loc"]) == 1 else []
         what = f"did you mean {near[0]!r}?" if near else "remove it, or check its spelling"
@@ -118,17 +188,18 @@ def _message(problem: Any, problems: list[Any], known: Iterable[str]) -> str:
     cause = problem.get("ctx", {}).get("error")
     if isinstance(cause, AortaError):
         return cause.message
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    said = problem["msg"].removeprefix("Value error, ")
-    expected = said.removeprefix("Input should be ").removeprefix("a valid ")
-    expected = {"tuple": "a list", "dictionary": "a mapping"}.get(expected, expected)
-    if said.startswith("Input should be "):
-        return f"found {_found(problem)}, expected {expected}{more}"
-    return f"{said}{more}"
+    others = {p["loc"] for p in elsewhere}
+    more = f" (and {len(others)} more)" if others else ""
+    expected = [said[1] for p in here if (said := _EXPECTED.match(p["msg"]))]
+    if expected:
+        words = " or ".join(dict.fromkeys(_OURS.get(one, one) for one in expected))
+        return f"found {_found(problem)}, expected {words}{more}"
+    said = problem["msg"].removeprefix("Value error, ").partition(" after validation")[0]
+    return f"{said.replace('Tuple should', 'Value should')}{more}"
 
 
 def _found(problem: Any) -> str:
-    inside = ".".join(str(p).lower() for p in problem["loc"] if not _is_union_tag(p))
+    inside = ".".join(str(part).lower() for part in problem["loc"])
     value = problem["input"]
     if any(word in inside for word in _SECRET_WORDS):
         return f"a {type(value).__name__}"  # the value may be a secret
@@ -142,11 +213,6 @@ def _kind(value: object) -> str:
         return "a mapping" if isinstance(value, Mapping) else "a list"
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _is_union_tag(part: int | str) -> bool:
-    """Pydantic puts the tag of a discriminated union into the path; the file has no such key."""
-    return isinstance(part, str) and part.startswith("tag:")
 
 
 def _where(file: str, place: str) -> str:

@@ -59,6 +59,10 @@ class ResumeError(UsageError):
     kind = "resume"
 
 
+class AnotherQuestionError(ResumeError):
+    """The run directory belongs to another spec or command."""
+
+
 class NoAnswerError(AortaError):
     """No answer: nothing reproduced, the two ends agree, or the evidence contradicts itself."""
 

@@ -282,6 +282,11 @@ def same_failure(
     if known.ended.hang or other.ended.hang:
         both = known.ended.hang and other.ended.hang
         return Sameness(both, "both hang" if both else "one hangs, the other does not")
+    if (known.told_by == WORKLOAD) != (other.told_by == WORKLOAD):
+        named, seen = (known, other) if known.told_by == WORKLOAD else (other, known)
+        if named.words:  # the process that ran it alone says them too
+            said = all(_is_said(line, seen, named.seen) for line in named.words)
+            return Sameness(said, f"{'the same' if said else 'other'} words of the workload")
     classes = {known.failure_class, other.failure_class}
     if classes & _OUT_OF_MEMORY:
         if len(classes) == 1:
@@ -425,6 +430,8 @@ def _says(known: Failure, line: str) -> bool:
 
 def learned(one: Failure, two: Failure) -> Failure | None:
     """What two failures of one configuration share, with slots for the rest; None if too little."""
+    if (one.told_by == WORKLOAD) != (two.told_by == WORKLOAD):
+        return one if same_failure(one, two) else None  # a process's words are its own
     if same_failure(one, two) or (one.causes and two.causes):
         return _learned_causes(one, two) if one.causes and two.causes else _learned_words(one, two)
     return None if one.causes or two.causes else _learned_words(one, two)

@@ -12,7 +12,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _MOST_HOSTS = 65_536
 _ITEM = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKET = re.compile(r"\[([^\[\]]*)\]")
-_PATH_SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*\Z")
+LONGEST_NAME = 200  # a file system takes 255
+_PATH_SAFE = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.\-]{{0,{LONGEST_NAME - 1}}}\Z")
 
 
 def slug(text: str) -> str:

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import UNKNOWN_KIND, StrictModel, validated
-from aorta.core.durations import parse_duration
+from aorta.core.documents import UNKNOWN_KIND, DocumentModel, Seconds, StrictModel, validated
 from aorta.core.errors import UsageError
 from aorta.core.failure import (
     PATTERN,
@@ -65,7 +64,7 @@ class Deciding(Protocol):
         """The outcome where it is known, or None to leave it to the rules for every oracle."""
 
 
-class _Oracle(StrictModel):
+class _Oracle(DocumentModel):
     def watch(self) -> Watch:
         return Watch()
 
@@ -91,10 +90,12 @@ class ExitCodeOracle(_Oracle):
     def _one_or_many(cls, value: object) -> object:
         if isinstance(value, int):
             return (value,)
-        return tuple(value) if isinstance(value, list) else value
+        if value in ([], ()):
+            raise UsageError("names no code; expected some, or no codes at all: any but 0")
+        return value
 
     def judge_end(self, end: TrialEnd) -> Classified | None:
-        if end.timed_out or _never_began(end):
+        if end.timed_out:
             return None
         if self.codes is None:
             return _reproduced(end, status_words(end)) if end.failed else None
@@ -138,13 +139,8 @@ class HangOracle(_Oracle):
     """No output for `silent_for`, or running longer than `longer_than`."""
 
     kind: Literal["hang"] = "hang"
-    silent_for: float | None = None
-    longer_than: float | None = None
-
-    @field_validator("silent_for", "longer_than", mode="before")
-    @classmethod
-    def _duration(cls, value: object) -> object:
-        return parse_duration(value) if isinstance(value, (str, int, float)) else value
+    silent_for: Seconds = None
+    longer_than: Seconds = None
 
     @model_validator(mode="after")
     def _one_given(self) -> "HangOracle":
@@ -171,8 +167,6 @@ class PythonOracle(_Oracle):
         result = end.result
         if result is None:
             return self._judge_without_result(end)
-        if _never_began(end):
-            return None
         if self.predicate is None:
             fired = int(result.get("failure_count", 0)) > 0
         else:
@@ -209,11 +203,6 @@ class MetricOracle(_Oracle):
     good: tuple[float, ...] = ()
     bad: tuple[float, ...] = ()
     relative: bool = False  # how many times its late values are its early ones
-
-    @field_validator("good", "bad", mode="before")
-    @classmethod
-    def _samples(cls, value: object) -> object:
-        return tuple(value) if isinstance(value, list) else value
 
     @field_validator("pattern")
     @classmethod
@@ -347,6 +336,8 @@ def classify(oracle: Deciding, end: TrialEnd, expected: Failure | None = None) -
     """The outcome of one trial. With `expected`, a failure that is not the same is `other`."""
     if end.lost is not None:
         return _error(end.lost)
+    if (end.result or {}).get("main_work_started") is False:  # in a registered workload's own word
+        return _error(f"set-up failed: {_hint(end)}")
     found = oracle.judge_end(end) or _left_over(end)
     if found.is_named or found.outcome is Outcome.ERROR:
         return found
@@ -390,8 +381,6 @@ def checked_pattern(pattern: str) -> str:
 
 def _left_over(end: TrialEnd) -> Classified:
     """The rules for every oracle, once the oracle itself has nothing to say."""
-    if _never_began(end):
-        return _error(f"set-up failed: {_hint(end)}")
     if end.timed_out:
         return _error("ran out of time")
     if end.failed:
@@ -405,11 +394,6 @@ def _reproduced(end: TrialEnd, why: str, *, is_named: bool = False) -> Classifie
 
 def _error(why: str) -> Classified:
     return Classified(Outcome.ERROR, why)
-
-
-def _never_began(end: TrialEnd) -> bool:
-    """A registered workload's own word that it did not come to its main work."""
-    return end.result is not None and end.result.get("main_work_started") is False
 
 
 def status_words(end: TrialEnd) -> str:

@@ -15,13 +15,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import takewhile
 
-from aorta.core.templates import (
-    ANYTHING,
-    HEADER,
-    by_writer,
-    lines_of,
-    template,
-)
+from aorta.core.templates import ANYTHING, HEADER, by_writer, lines_of, template
 
 _CRASH = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+.*\(most recent call first\)")
 _FATAL = re.compile(r"^Fatal Python error: (?P<what>[^:(]+)")

@@ -279,10 +279,11 @@ def said_in(lines: Iterable[str]) -> tuple[str, ...]:
     said: list[str] = []
     announced = False
     for line in lines:
-        if _LAUNCHER.search(line) or _HARMLESS.search(line):
+        own = line.removeprefix(_OF_A_WORKLOAD)
+        if own == line and (_LAUNCHER.search(line) or _HARMLESS.search(line)):
             continue
-        words = template(line.removeprefix(_OF_A_WORKLOAD))
-        if announced:
+        words = template(own)
+        if announced and own == line:
             said[-1] = f"{said[-1]} {words}"
         elif words_in(words):
             said.append(words)

@@ -7,6 +7,7 @@ other in a diff of the streams are named together, and nothing is concluded from
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
@@ -15,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from aorta.diverge.rounding import (
     Judged,
+    amounts_apart,
     difference,
     judge,
     led_elsewhere,
@@ -32,6 +34,9 @@ _MOST_BESIDE = 3000
 _MOST_ENDS = 64
 # Of the largest gradient of a step: smaller ones may be nothing but rounding.
 _LEAST_GRADIENT = 0.01
+# Of what is added to a tensor, in half of its samples; and how much more its gradients may be
+# apart than it was itself.
+_ANOTHER_AMOUNT, _PASSED_ON = 1e-3, 100.0
 _CAST = "aten::_to_copy"
 
 
@@ -60,6 +65,7 @@ class Alignment:
     beside: tuple[Pair, ...]  # do not read the same, and give other numbers
     written_over: tuple[Pair, ...]  # at the end on one side, and changed once more on the other
     gradients: tuple[Pair, ...]  # the optimizer reads them, they are no partners and apart
+    updates: tuple[Pair, ...]  # of memory that was alike, by other operations and by another amount
     trained_alike: frozenset[int]  # steps whose optimizers read gradients that agree
     only_first: tuple[Operation, ...]
     only_second: tuple[Operation, ...]
@@ -108,6 +114,16 @@ class _Side:
         given = () if read else tuple(d.shape for d in operation.outputs)
         return (operation.place, tuple(read), parts, given)
 
+    def before(self, operation: Operation) -> Writer | None:
+        """What was in the memory that it changes in place, as the last partner wrote it."""
+        at: Operation | None = operation
+        while at is not None and at.op.endswith("_") and at.inputs and at.inputs[0]:
+            writer = at.inputs[0][-1]
+            if writer[0] in self.partner:
+                return writer
+            at = self.by_index.get(writer[0])
+        return None
+
     def without_partner(self, operations: Iterable[Operation]) -> list[Operation]:
         return [o for o in operations if o.index not in self.partner]
 
@@ -153,7 +169,8 @@ class _Walk:
             beside,
             tuple(self._written_over()),
             gradients,
-            steps - {pair.first.step for pair in gradients},
+            self._updates(pairs, beside),
+            steps - {pair.first.aligned_step for pair in gradients},
             tuple(o for o in only_first if o.index not in in_first),
             tuple(o for o in only_second if o.index not in in_second),
             self._agree,
@@ -171,6 +188,7 @@ class _Walk:
             self.first.read_by(a),
             inherited,
             self.noise.of(a, b),
+            good_inputs=self.second.read_by(b),
             any_type=self.any_type,
             requested=self.requested,
         )
@@ -199,7 +217,9 @@ class _Walk:
         # Those that differ in an argument only are told apart by what they give, then by their
         # line, then by their order. Of draws the numbers tell nothing: the order may have changed.
         if not operation.is_random:
-            self._pair_alike(mine, theirs, lambda o: o.outputs)
+            # A position that is one too far in a loop is what the other side has a turn later.
+            if operation.inputs or len(mine) != len(theirs) or _give_the_same(mine, theirs):
+                self._pair_alike(mine, theirs, lambda o: o.outputs)
             if len(mine) != len(theirs):
                 return
         self._pair_alike(mine, theirs, lambda o: (o.file, o.line))
@@ -285,7 +305,7 @@ class _Walk:
         they give; and the steps of all that they read.
         """
         read = [
-            (one.first.step, *written)
+            (one.first.aligned_step, *written)
             for one in pairs
             if one.first.phase == "o"
             for writers in zip(one.first.inputs, one.second.inputs, strict=False)
@@ -303,6 +323,44 @@ class _Walk:
             if self.first.partner.get(a.index) != b.index and judged.is_guilty:
                 found.append(Pair(a, b, judged))
         return tuple(found), frozenset(largest)
+
+    def _updates(self, pairs: Iterable[Pair], ends: Iterable[Pair]) -> tuple[Pair, ...]:
+        """What both sides changed in place by other operations and by another amount, though what
+        came of it agrees, as steps are small. Of single tensors that tells nothing: the gradient of
+        some is zero but for rounding, and Adam makes a whole step of it.
+        """
+        met = {
+            (mine[0][0], theirs[0][0])
+            for one in pairs
+            for mine, theirs in zip(one.first.inputs, one.second.inputs, strict=False)
+            if len(mine) == len(theirs) == 1
+        } | {(one.first.index, one.second.index) for one in ends}
+        steps: dict[int, list[tuple[int, Pair]]] = {}
+        for index, other in sorted(met):
+            a, b = self.first.by_index.get(index), self.second.by_index.get(other)
+            if a and b and self.first.partner.get(index) != other:
+                judged = self._amounts_apart(a, b)
+                if judged is not None:
+                    pair = Pair(a, b, judged)
+                    steps.setdefault(a.aligned_step, []).append((a.outputs[0].size, pair))
+        found: list[Pair] = []
+        for step in steps.values():
+            guilty = [(size, pair) for size, pair in step if pair.judged.is_guilty]
+            if 2 * sum(size for size, _ in guilty) >= sum(size for size, _ in step):
+                found += [pair for _, pair in guilty]
+        return tuple(found)
+
+    def _amounts_apart(self, a: Operation, b: Operation) -> Judged | None:
+        """How far apart is what was added to memory, counted from where both had the same."""
+        mine, theirs = self.first.before(a), self.second.before(b)
+        if mine is None or theirs is None or self.first.partner.get(mine[0]) != theirs[0]:
+            return None
+        old = self.first.written([mine]), self.second.written([theirs])
+        found = amounts_apart((a.outputs[0], b.outputs[0]), old)
+        if found is None:
+            return None
+        inherited = _PASSED_ON * self.apart.get(mine, 0.0)
+        return Judged(found[0], max(_ANOTHER_AMOUNT, found[1], inherited), inherited)
 
     def _of_other_phases(
         self, mine: Sequence[Writer], theirs: Sequence[Writer]
@@ -357,6 +415,11 @@ class _Walk:
             yield Pair(a, b, self._digests_apart(x, y, a, b))
 
 
+def _give_the_same(mine: Iterable[Operation], theirs: Iterable[Operation]) -> bool:
+    """Whether both give the same results, in whatever order."""
+    return Counter(o.outputs for o in mine) == Counter(o.outputs for o in theirs)
+
+
 def _sizes(operation: Operation) -> object:
     return tuple(d.size for d in operation.outputs)
 
@@ -377,4 +440,4 @@ def _of_one_kind(
 
 
 def _by_step(operations: Iterable[Operation]) -> dict[int, list[Operation]]:
-    return {step: list(group) for step, group in groupby(operations, lambda o: o.step)}
+    return {step: list(group) for step, group in groupby(operations, lambda o: o.aligned_step)}

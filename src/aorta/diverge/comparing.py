@@ -14,7 +14,13 @@ from itertools import combinations, islice
 from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
-from aorta.diverge.rounding import Judged, led_elsewhere, one_is_low, outputs_apart
+from aorta.diverge.rounding import (
+    Judged,
+    led_elsewhere,
+    one_is_low,
+    outputs_apart,
+    same_together,
+)
 from aorta.diverge.stream import Operation, Stream, plain
 
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
@@ -23,7 +29,8 @@ _MOVES = re.compile(
     r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
     r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
 )
-
+# Of what begins it the first of these is not named where something follows that computes.
+_PREPARES = re.compile(r"aten::(cat|stack|arange|(full|zeros|ones)(_like)?)")
 
 PHASES = {"f": "forward", "b": "backward", "o": "optimizer"}
 
@@ -109,6 +116,9 @@ def _when(parting: Parting | None) -> tuple[int, int]:
 
 
 def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: bool) -> Comparison:
+    stepped = [any(o.step for o in side[0].operations) for side in (bads, goods)]
+    if stepped[0] != stepped[1]:  # one side alone has an optimizer that counts them
+        bads, goods = ([_in_one_step(stream) for stream in side] for side in (bads, goods))
     bad, good = bads[0], goods[0]
     noise = Noise(_learned(bads), _learned(goods))
     alignment = align(bad, good, noise, any_type=any_type)
@@ -124,11 +134,18 @@ def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: boo
     )
 
 
+def _in_one_step(stream: Stream) -> Stream:
+    return replace(
+        stream, operations=tuple(replace(o, in_one_step=True) for o in stream.operations)
+    )
+
+
 def _learned(runs: Sequence[Stream]) -> dict[int, float]:
     """For each operation of the first run: how far any other run of the same side parts from it."""
     apart: dict[int, float] = {}
     for other in runs[1:]:
-        for mine, theirs, _ in align(runs[0], other).pairs:
+        pairs = () if other.operations == runs[0].operations else align(runs[0], other).pairs
+        for mine, theirs, _ in pairs:
             apart[mine.index] = max(apart.get(mine.index, 0.0), outputs_apart(mine, theirs))
     return apart
 
@@ -148,7 +165,13 @@ class _Blame:
 
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
         surviving = self._surviving()
-        elsewhere = (surviving, self.alignment.written_over, self.alignment.gradients)
+        alignment = self.alignment
+        elsewhere = (
+            surviving,
+            alignment.written_over,
+            alignment.gradients,
+            alignment.updates,
+        )
         found = [self._of_flow(pairs[0]) for pairs in elsewhere if pairs]
         found += [self._of_pair(pair) for pair in self._that_matter(guilty, surviving)]
         return min(found, key=_when, default=None)
@@ -205,7 +228,7 @@ class _Blame:
     def _surviving(self) -> list[Pair]:
         """Those `beside` that are in low precision on one side or lead to an end that differs."""
         apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
-        read = self.bad.all_read()
+        read = self.bad.all_read_as_numbers()
         several = self._in_other_numbers()
         ends = [i for i, p in apart.items() if i not in read and _end_of(p.first) not in several]
         reached = self._upwards(ends, self._bad, self._partner)
@@ -220,7 +243,7 @@ class _Blame:
             Counter(
                 _end_of(operation)
                 for operation in side.operations
-                if operation.step in self.alignment.trained_alike
+                if operation.aligned_step in self.alignment.trained_alike
                 and operation.index not in partners
                 and operation.index not in read
             )
@@ -255,10 +278,11 @@ class _Blame:
         """Blames the first lone operation behind the last agreement: those before are harmless."""
         of_bad = ([pair.first.index], self._bad, self._partner)
         of_good = ([pair.second.index], self._good, self._of_good)
-        agree, both = self.alignment.agree, (self._upwards(*of_bad), self._upwards(*of_good))
-        bads, goods = [self._bad[i] for i in both[0]], [self._good[i] for i in both[1]]
-        mine = self._upwards(*of_bad, lambda a: any(agree(a, b) for b in goods))
-        theirs = self._upwards(*of_good, lambda b: any(agree(a, b) for a in bads))
+        bads = [self._bad[i] for i in self._upwards(*of_bad)]
+        goods = [self._good[i] for i in self._upwards(*of_good)]
+        agree, parts = self.alignment.agree, _in_other_parts(bads, goods)
+        mine = self._upwards(*of_bad, lambda a: id(a) in parts or any(agree(a, b) for b in goods))
+        theirs = self._upwards(*of_good, lambda b: id(b) in parts or any(agree(a, b) for a in bads))
         # What stands beside each other here is done by both.
         both_do = [
             p
@@ -270,9 +294,9 @@ class _Blame:
         lone = self._in_order(o for o in lone if not self._only_moves(o))
         if not lone:
             return self.parting(pair)
-        is_bad = self._is_bad(lone[0])
-        known, indices = (self._bad, mine) if is_bad else (self._good, theirs)
-        begins = self._that_computes(lone[0], [known[i] for i in sorted(indices)])
+        first = next((o for o in lone if not _PREPARES.fullmatch(o.op)), lone[0])
+        known, indices = (self._bad, mine) if self._is_bad(first) else (self._good, theirs)
+        begins = self._that_computes(first, [known[i] for i in sorted(indices)])
         return self._begun(pair, begins)
 
     def _that_computes(self, begins: Operation, stretch: Sequence[Operation]) -> Operation:
@@ -359,6 +383,25 @@ class _Carried:
         return index in self._forked and index not in self._reach
 
 
+def _in_other_parts(mine: Sequence[Operation], theirs: Sequence[Operation]) -> set[int]:
+    """Operations of one kind, by `id`, whose results agree when they are put together: a batch or a
+    matrix that one side has in parts.
+    """
+    agree: set[int] = set()
+    sides: list[dict[object, list[Operation]]] = [{}, {}]
+    for kinds, operations in zip(sides, (mine, theirs), strict=True):
+        for operation in operations:
+            if operation.outputs:
+                kinds.setdefault((*operation.place,), []).append(operation)
+    for kind in sides[0].keys() & sides[1].keys():
+        one, other = (side[kind] for side in sides)
+        if len(one) != len(other) and same_together(
+            [o.outputs[0] for o in one], [o.outputs[0] for o in other]
+        ):
+            agree |= {id(operation) for operation in (*one, *other)}
+    return agree
+
+
 def _is_far(pair: Pair) -> bool:
     """Further than operations may part that other operations led to."""
     outputs = zip(pair.first.outputs, pair.second.outputs, strict=False)
@@ -368,11 +411,11 @@ def _is_far(pair: Pair) -> bool:
 
 def _kind(operation: Operation) -> tuple[int, str, str]:
     """In whatever module: a side may call its modules otherwise."""
-    return operation.step, operation.phase, operation.op
+    return operation.aligned_step, operation.phase, operation.op
 
 
 def _end_of(operation: Operation) -> object:
-    return operation.step, operation.op, operation.shapes[1]
+    return operation.aligned_step, operation.op, operation.shapes[1]
 
 
 def _line(operation: Operation) -> tuple[str, int, str]:
@@ -390,7 +433,8 @@ def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:
     found = [
         comparison.first
         for a, b in combinations(runs, 2)
-        if (comparison := compare([a], [b])).first is not None
+        if [rank.operations for rank in a] != [rank.operations for rank in b]
+        and (comparison := compare([a], [b])).first is not None
     ]
     return min(found, key=_when, default=None)
 

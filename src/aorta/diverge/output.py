@@ -1,6 +1,6 @@
 """The answer of a comparison: ten lines, one document."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ class DivergeReport:
     recorded: int
     comparison: Comparison | None
     ranks: RankParting | None
-    checked_ranks: bool
+    ranks_share: int | None  # values that several ranks have; None: two sides are compared
+    silent: Mapping[str, str]  # sides with a run that recorded nothing, and how it ended
     nonfinite: NonFinite | None
     history: tuple[Magnitudes, ...]  # how large the numbers were before that
     self_parting: Parting | None
@@ -35,8 +36,9 @@ class DivergeReport:
     def status(self) -> str:
         if self.ended is not Reason.DONE:
             return "partial"
-        if self.checked_ranks:
-            return "found" if self.ranks else "same"
+        if self.ranks_share is not None:
+            same = "same" if self.ranks_share else "not_aligned"
+            return "found" if self.ranks else same
         compared = self.comparison
         if compared is not None and compared.first is not None:
             return "found"
@@ -54,7 +56,7 @@ class DivergeReport:
 
     @property
     def first(self) -> Parting | RankParting | None:
-        if self.checked_ranks:
+        if self.ranks_share is not None:
             return self.ranks
         return self.comparison.first if self.comparison else None
 
@@ -75,7 +77,7 @@ class DivergeReport:
             "first_nonfinite": self.nonfinite.to_json() if self.nonfinite else None,
             "history": [one.to_json() for one in self.history],
             "self_difference": parted.to_json() if parted else None,
-            "compared_ops": compared.compared if compared else 0,
+            "compared_ops": compared.compared if compared else self.ranks_share or 0,
             "recorded_ops": self.recorded,
             "unmatched": len(compared.unmatched) if compared else 0,
             "sides": {name: self.good_and_bad[name].words for name in self.good_and_bad.names},
@@ -87,10 +89,17 @@ class DivergeReport:
 
     def lines(self) -> Iterator[str]:
         """What a person reads."""
-        if self.status == "not_aligned" and not self.recorded:
+        if self.status == "not_aligned" and self.silent:
+            whose = [name for name in self.good_and_bad.names if name in self.silent]
+            of = "" if len(whose) == len(self.good_and_bad.names) else f" of the {whose[0]} side"
             yield (
-                "Nothing was recorded, so there is nothing to compare: no operation of torch, and "
-                "no call of aorta.diverge.record."
+                f"Nothing was recorded{of}, so there is nothing to compare: no operation of torch, "
+                "and no call of aorta.diverge.record."
+            )
+        elif self.ranks_share == 0:
+            yield (
+                "No gradient or parameter that an optimizer steps is there on several ranks: "
+                f"nothing to compare ({self.recorded} operations recorded)."
             )
         else:
             yield _HEADLINES[self.status].format(ops=self.recorded)
@@ -122,6 +131,8 @@ class DivergeReport:
             )
             if compared.unmatched and self.status == "same":
                 yield "  what has no partner agrees where both sides read its results again"
+        for side, end in self.silent.items():
+            yield f"  note: a run of the {side} side recorded nothing; it ended with {end}"
         for note in self.notes:
             yield f"  note: {note}"
         yield f"  results {self.run_dir}"

@@ -110,20 +110,30 @@ class DivergeRequest:
         )
 
     @cached_property
-    def known(self) -> GoodAndBad:
+    def found(self) -> GoodAndBad:
         """The sides that the run directory or the command knows of by itself."""
         if (self.run_dir is None) == (not self.command):
             raise UsageError("give a run directory, or a command behind --")
         if self.between_ranks and self.good_words:
             raise UsageError("--between-ranks compares the ranks of one run; remove the good side")
         if self.run_dir is not None:
-            found = good_and_bad_of_run(self.run_dir)
-            bad = with_env(found.bad, self.bad_set) if self.bad_set else found.bad
-            return GoodAndBad(bad, found.good)
+            return good_and_bad_of_run(self.run_dir)
         command = self.command if isinstance(self.command, str) else list(self.command)
-        side = Side("command", {"command": command}, self.cwd or Path.cwd())
-        # What makes a side bad is compared with the command without it.
-        return GoodAndBad(with_env(side, self.bad_set), side if self.bad_set else None)
+        return GoodAndBad(Side("command", {"command": command}, self.cwd or Path.cwd()), None)
+
+    @property
+    def known(self) -> GoodAndBad:
+        """The sides, but for a revision, which is not laid out yet."""
+        bad, good = self.found.bad, self.found.good
+        if self.between_ranks:
+            good = None
+        elif self.good_words:
+            # Without what makes the other side bad.
+            env = {**bad.env, **self.good_env}
+            good = replace(bad, env=env, orders=self.good_orders, words=self.good_words)
+        elif good is None and self.bad_set:
+            good = replace(bad, words=f"without {', '.join(self.bad_set)}")
+        return GoodAndBad(with_env(bad, self.bad_set) if self.bad_set else bad, good)
 
     @cached_property
     def good_env(self) -> dict[str, str]:
@@ -149,19 +159,15 @@ class DivergeRequest:
 
     def good_and_bad(self, scratch: Path) -> GoodAndBad:
         """What is run. A revision is laid out in `scratch`, outside of the user's checkout."""
-        bad = self.known.bad
-        if not self.good_words:
-            return GoodAndBad(bad, None) if self.between_ranks else self.known
-        base = bad.base
-        if self.good is not None:
-            try:
-                base = laid_out(self.good, bad.base, scratch)
-            except UsageError as wrong:
-                said = f"--good {self.good}: {wrong.message}"
-                raise UsageError(said, where=wrong.where) from None
-        env = {**bad.env, **self.good_env}
-        orders, words = self.good_orders, self.good_words
-        return GoodAndBad(bad, replace(bad, env=env, base=base, orders=orders, words=words))
+        known = self.known
+        if self.good is None or known.good is None:
+            return known
+        try:
+            base = laid_out(self.good, known.good.base, scratch)
+        except UsageError as wrong:
+            said = f"--good {self.good}: {wrong.message}"
+            raise UsageError(said, where=wrong.where) from None
+        return GoodAndBad(known.bad, replace(known.good, base=base))
 
     def identity(self) -> dict[str, Any]:
         """What makes it the same comparison when it is resumed."""
@@ -180,7 +186,7 @@ def plan_lines(request: DivergeRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
     known = request.known
     command = known.bad.config.get("command", known.bad.workload)
-    other = request.good_words or (known.good.words if known.good else "")
+    other = (known.good.words or "as it is") if known.good else ""
     yield f"command  {command if isinstance(command, str) else shlex.join(command)}"
     yield f"  in     {known.bad.base}"
     yield f"  bad    {known.bad.words or 'as it is'}"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import median
 
 from aorta.diverge.stream import Digest, Operation, Stream
 
@@ -43,6 +44,8 @@ _FACTORS = re.compile(r"mul|div|reciprocal|sqrt|neg|abs|_to_copy|copy|clone|cat|
 _ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
 _MOST_STEEP = 30.0  # of an operation that nothing else is known of
 _SUMS = frozenset(["add", "sub", "rsub", "sum", "mean", "cumsum"])
+# How far the factors of one step may be apart, taken from updates so many roundings large.
+_ANOTHER_STEP, _WELL_KNOWN = 0.01, 500.0
 _NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
 _WHOLE = ("int", "uint", "bool")
 _DISCRETE = re.compile(
@@ -143,6 +146,7 @@ def judge(
     inherited: float,
     learned: float = 0.0,
     *,
+    good_inputs: Sequence[Digest | None] = (),
     any_type: bool = False,
     requested: float = 0.0,
 ) -> Judged:
@@ -167,7 +171,9 @@ def judge(
     own = least * roundings(bad, inputs, least) + 2 * inherited * _steepness(bad, inputs)
     own = max(own * cancelled, learned)
     slack = _TYPICAL_SLACK if any_type else _SLACK
-    expected = max(slack * own, 2 * _turned_round(bad, inputs, inherited))
+    expected = slack * own
+    if not _steps_otherwise((bad, inputs), (good, good_inputs)):
+        expected = max(expected, 2 * _turned_round(bad, inputs, inherited))
     if inherited > 0:
         expected = max(expected, requested)
     return Judged(apart, expected, inherited, other_type, results)
@@ -179,6 +185,23 @@ def led_elsewhere(
     """Limit where the sides got there by other operations: half the digits of the finer one."""
     least = min(EPSILON.get(digest.dtype, 0.0) for digest in (a, b))
     return max(math.sqrt(least), _SLACK * learned, 2 * inherited, requested)
+
+
+def same_together(mine: Sequence[Digest], theirs: Sequence[Digest]) -> bool:
+    """Whether the tensors of both sides hold the same numbers, in whatever parts."""
+    if sum(d.size for d in mine) != sum(d.size for d in theirs):
+        return False
+    sides = [
+        (
+            math.sqrt(math.fsum(d.norm**2 for d in side)),
+            math.fsum(d.total for d in side),
+            min(d.low for d in side),
+            max(d.high for d in side),
+        )
+        for side in (mine, theirs)
+    ]
+    limit = led_elsewhere(mine[0], theirs[0], 0.0, 0.0, 0.0) * max(sides[0][0], sides[1][0])
+    return all(abs(a - b) <= limit for a, b in zip(*sides, strict=True))
 
 
 def requested_tolerance(*streams: Stream) -> float:
@@ -197,6 +220,54 @@ def _turned_round(operation: Operation, inputs: Sequence[Digest | None], inherit
     )
 
 
+def amounts_apart(
+    new: tuple[Digest, Digest], old: tuple[Digest | None, Digest | None]
+) -> tuple[float, float] | None:
+    """How far apart is what two sides added to a tensor, and how far rounding may bring it, both of
+    the typical sample; None where nothing was added.
+    """
+    known = [digest for digest in (*new, *old) if digest is not None]
+    if len(known) != 4 or len({(digest.size, len(digest.values)) for digest in known}) != 1:
+        return None
+    rounding = _SLACK * EPSILON.get(new[0].dtype, 1.0)
+    apart = [
+        (abs((x - x0) - (y - y0)) / size, rounding * max(abs(x), abs(x0)) / size)
+        for x, y, x0, y0 in zip(*(digest.values for digest in known), strict=True)
+        if (size := max(abs(x - x0), abs(y - y0)))
+    ]
+    return (median(a for a, _ in apart), median(r for _, r in apart)) if apart else None
+
+
+_Side = tuple[Operation, Sequence[Digest | None]]  # an operation, and what it read
+
+
+def _steps_otherwise(*sides: _Side) -> bool:
+    """Whether an update is divided by its own size on both sides, but by another factor: that does
+    not follow from what was inherited.
+    """
+    factors = [_factor_of_step(*side) for side in sides]
+    if None in factors:
+        return False
+    mine, theirs = (one for one in factors if one is not None)
+    return abs(mine - theirs) > _ANOTHER_STEP * max(abs(mine), abs(theirs))
+
+
+def _factor_of_step(operation: Operation, read: Sequence[Digest | None]) -> float | None:
+    """By what `addcdiv` multiplies, as far as its samples tell."""
+    if not _short(operation).endswith("addcdiv") or len(read) != 3 or not operation.outputs:
+        return None
+    given = [operation.outputs[0], *(digest for digest in read if digest is not None)]
+    if len(given) != 4 or len({(digest.size, len(digest.values)) for digest in given}) != 1:
+        return None
+    least = _WELL_KNOWN * epsilon(operation)
+    factors = [
+        (after - before) * divisor / number
+        for after, before, number, divisor in zip(*(one.values for one in given), strict=True)
+        if number and abs(after - before) > least * max(abs(after), abs(before))
+    ]
+    return median(factors) if factors else None
+
+
 def epsilon(operation: Operation) -> float:
     """The precision of its results. Whole numbers have none."""
     found = max((EPSILON.get(digest.dtype, 0.0) for digest in operation.outputs), default=0.0)
@@ -204,8 +275,7 @@ def epsilon(operation: Operation) -> float:
 
 
 def _is_discrete(operation: Operation) -> bool:
-    whole = all(d.dtype.startswith(_WHOLE) for d in operation.outputs)
-    return whole or _DISCRETE.fullmatch(_short(operation)) is not None
+    return operation.gives_whole_numbers or _DISCRETE.fullmatch(_short(operation)) is not None
 
 
 def _short(operation: Operation) -> str:

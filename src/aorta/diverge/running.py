@@ -8,18 +8,24 @@ from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
+from aorta.core.failure import failure_of
 from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
 from aorta.diverge.output import SCHEMA, DivergeReport
 from aorta.diverge.request import BAD, GOOD, DivergeRequest, GoodAndBad
-from aorta.diverge.single_run import between_ranks, first_nonfinite, magnitude_history
+from aorta.diverge.single_run import (
+    between_ranks,
+    first_nonfinite,
+    magnitude_history,
+    values_of_ranks,
+)
 from aorta.diverge.stream import HOOK, Stream, read_streams
 from aorta.engine.events import Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Question
-from aorta.engine.rundir import find_resumable, write_json
-from aorta.engine.session import Session, keep_request, kept_request
+from aorta.engine.rundir import write_json
+from aorta.engine.session import Session, keep_request, taken_up
 from aorta.executors import Executor
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.startable import check_startable
@@ -28,6 +34,7 @@ from aorta.workloads.trial import workload_experiment
 _FIRST_RUNS = 2  # of each side: two runs of one side teach what chance does
 _MORE_RUNS = 3
 _STREAMS = "operations"
+_RECORDED = "recorded; "
 _Runs = Mapping[str, Sequence[Sequence[Stream]]]  # by side: of each run, its ranks
 
 
@@ -39,7 +46,8 @@ class _Recorded:
         return Watch()
 
     def judge_end(self, end: TrialEnd) -> Classified:
-        return Classified(Outcome.CLEAN, f"recorded; {_exit_of(end)}")
+        how = failure_of(end).text if end.exit_code else _exit_of(end)
+        return Classified(Outcome.CLEAN, f"{_RECORDED}{how}")
 
 
 def _exit_of(end: TrialEnd | TrialRecord) -> str:
@@ -82,15 +90,15 @@ class _Recording:
 
 
 def diverge(
-    request: DivergeRequest, listeners: Callable[[], Sequence[Listener]] = tuple
+    request: DivergeRequest,
+    listeners: Callable[[], Sequence[Listener]] = tuple,
+    say: Callable[[str], None] = lambda _words: None,
 ) -> DivergeReport:
     """The whole comparison, or what is left of one that was cut short. `listeners` makes fresh ones
     for each of its searches. A wrong request is a UsageError before anything is written.
     """
-    if request.resume is not None and not request.command and request.run_dir is None:
-        run = find_resumable(request.output, "diverge", request.resume.run)
-        request = kept_request(run, request)
-    request = request.absolute()
+    says_it = bool(request.command or request.run_dir)
+    request = taken_up(request, request.output, "diverge", is_whole=says_it, say=say).absolute()
     request.identity()
     if request.command and request.executor.name == "local":
         check_startable(request.command, request.cwd or Path.cwd())
@@ -104,8 +112,6 @@ def diverge(
             good_and_bad = request.good_and_bad(session.run.private)
             report = _Work(session, request, good_and_bad, executor, listeners).report()
             write_json(session.path / "result.json", SCHEMA, report.to_json())
-            done = report.ended is Reason.DONE
-            session.run.describe(state="done" if done else report.ended.value)
             return report
 
 
@@ -119,6 +125,7 @@ class _Work:
     ended: Reason = Reason.DONE
     trials: int = 0
     exits: dict[str, set[str]] = field(default_factory=dict)  # of the processes, by side
+    silent: dict[str, str] = field(default_factory=dict)  # sides with no record, and how they ended
 
     def report(self) -> DivergeReport:
         """Record, compare, repeat what is not told apart, keep the one operation."""
@@ -163,7 +170,10 @@ class _Work:
             if record.outcome is Outcome.CLEAN:
                 side = str(record.point["side"])
                 self.exits.setdefault(side, set()).add(_exit_of(record))
-                found[side].append(read_streams(self.session.path / record.path / _STREAMS))
+                streams = read_streams(self.session.path / record.path / _STREAMS)
+                found[side].append(streams)
+                if not streams:
+                    self.silent[side] = record.why.removeprefix(_RECORDED)
         return found
 
     def _unlike_exits(self) -> tuple[str, ...]:
@@ -183,7 +193,7 @@ class _Work:
         parted: Parting | None,
     ) -> DivergeReport:
         bad = next((run for run in runs[BAD] if run), [])
-        ranks = between_ranks(bad) if self.request.between_ranks else None
+        values = values_of_ranks(bad) if self.request.between_ranks else None
         nonfinite = first_nonfinite(bad)
         return DivergeReport(
             run_dir=self.session.path,
@@ -192,11 +202,12 @@ class _Work:
             trials=self.trials,
             recorded=sum(len(stream.operations) for stream in bad),
             comparison=comparison,
-            ranks=ranks,
-            checked_ranks=self.request.between_ranks,
+            ranks=between_ranks(values) if values else None,
+            ranks_share=None if values is None else len(values),
             nonfinite=nonfinite,
             history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
+            silent=self.silent,
             notes=self._unlike_exits() + _notes(runs),
             exits_differ=bool(self._unlike_exits()),
             is_whole=all(

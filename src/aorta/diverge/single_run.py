@@ -169,18 +169,23 @@ class RankParting:
         }
 
 
-def between_ranks(streams: Sequence[Stream]) -> RankParting | None:
-    """The first gradient or parameter that is not the same on every rank."""
+def values_of_ranks(streams: Sequence[Stream]) -> dict[tuple[int, str], dict[int, Operation]]:
+    """The gradients and parameters that several ranks have, by step and name."""
     values: dict[tuple[int, str], dict[int, Operation]] = {}
     for stream in streams:
         for operation in stream.operations:
             if operation.op.startswith(("grad::", "param::")):
                 values.setdefault((operation.step, operation.op), {})[stream.rank] = operation
+    return {key: by_rank for key, by_rank in values.items() if len(by_rank) > 1}
+
+
+def between_ranks(
+    values: Mapping[tuple[int, str], Mapping[int, Operation]],
+) -> RankParting | None:
+    """The first of these that is not the same on every rank."""
     for (step, name), by_rank in values.items():
         ranks = sorted(by_rank)
-        apart = max(
-            (outputs_apart(by_rank[a], by_rank[b]) for a, b in combinations(ranks, 2)), default=0.0
-        )
+        apart = max(outputs_apart(by_rank[a], by_rank[b]) for a, b in combinations(ranks, 2))
         if apart > 0:
             digests = {rank: by_rank[rank].outputs[0] for rank in ranks}
             return RankParting(name, step, _odd(by_rank), apart, digests)

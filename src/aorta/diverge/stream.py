@@ -3,7 +3,7 @@
 import json
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,8 @@ HOOK = Path(__file__).resolve().parent / "hook"  # on the path of a recorded pro
 _STATISTICS = 4  # norm, sum, minimum, maximum; samples follow
 _WEIGHED = _STATISTICS + 16  # its place, where there is one
 _WHOLE = 32  # elements up to which a tensor is written down whole
-_OF_LISTS = "aten::_foreach_"
+_OF_LISTS, _OF_ONE = "aten::_foreach_", "aten::"
+_WHOLE_NUMBERS = ("int", "uint", "bool")
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,19 @@ class Operation:
     is_random: bool = False
     tf32: bool = False  # it may have rounded what it read to ten bits
     element: int = 0  # which one of a list
+    in_one_step: bool = False  # the other side counts no steps
+
+    @property
+    def aligned_step(self) -> int:
+        return 0 if self.in_one_step else self.step
 
     @property
     def is_of_list(self) -> bool:
         return self.op.startswith(_OF_LISTS)
+
+    @property
+    def gives_whole_numbers(self) -> bool:
+        return all(digest.dtype.startswith(_WHOLE_NUMBERS) for digest in self.outputs)
 
     @property
     def writes_at(self) -> tuple[int, ...]:
@@ -91,8 +101,11 @@ class Operation:
 
     @cached_property
     def place(self) -> tuple[int, str, str, str]:
-        """Where it stands in any run. The source line is not part: revisions move lines."""
-        return (self.step, self.phase, self.module, self.op)
+        """Where it stands in any run. The source line is not part: revisions move lines. Nor is
+        whether it is one of a list.
+        """
+        op = self.op.replace(_OF_LISTS, _OF_ONE) if self.is_of_list else self.op
+        return (self.aligned_step, self.phase, self.module, op)
 
     @cached_property
     def shapes(self) -> tuple[object, ...]:
@@ -118,8 +131,15 @@ class Stream:
 
     def all_read(self) -> frozenset[int]:
         """The records that something reads. Any other is an end: a loss, a weight at last."""
-        reads = (writers for operation in self.operations for writers in operation.inputs)
-        return frozenset(index for writers in reads for index, _ in writers)
+        return _read_by(self.operations)
+
+    def all_read_as_numbers(self) -> frozenset[int]:
+        """But for those of which only a choice is made: a token, a comparison."""
+        return _read_by(o for o in self.operations if not o.gives_whole_numbers)
+
+
+def _read_by(operations: Iterable[Operation]) -> frozenset[int]:
+    return frozenset(i for o in operations for writers in o.inputs for i, _ in writers)
 
 
 def read_streams(directory: Path) -> list[Stream]:

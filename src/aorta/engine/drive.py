@@ -29,6 +29,7 @@ from aorta.engine.events import (
     Opened,
     Reason,
     TrialRecord,
+    none_could_tell,
 )
 from aorta.engine.journal import Journal
 from aorta.engine.judge import Judge
@@ -117,6 +118,9 @@ class Engine:
             self._replay()
             resumed = len(self._records)
             reason, detail = self._loop()
+            if self._question.must_tell and reason is Reason.DONE:
+                detail = none_could_tell(self._records)
+                reason = Reason.INFRASTRUCTURE if detail else reason
         except InfrastructureError as wrong:
             reason, detail = Reason.INFRASTRUCTURE, str(wrong)
         except KeyboardInterrupt:
@@ -153,9 +157,16 @@ class Engine:
         return Answer(ending, self._records, self._sought.failure)
 
     def _replay(self) -> None:
-        """What earlier processes did, in their order. Nothing is asked, run or written."""
-        for entry in self._journal.entries(self._question.name):
+        """What earlier processes did, in their order. Nothing is asked, run or written. Where a run
+        must tell and could not, nothing was decided.
+        """
+        entries = list(self._journal.entries(self._question.name))
+        trials = [entry for entry in entries if isinstance(entry, TrialRecord)]
+        is_open = self._question.must_tell and none_could_tell(trials)
+        for entry in entries:
             match entry:
+                case Decided() if is_open:
+                    continue
                 case Opened(point):
                     self._open_point(point)
                 case TrialRecord():
@@ -383,12 +394,7 @@ class Engine:
         return Verdict(found.reproduces, state.tally, found.why, seconds)
 
     def _is_hopeless(self, state: _OpenPoint) -> bool:
-        if not state.tally.is_hopeless(self._question.budget.retries + state.forgiven):
-            return False
-        ran = any(r.outcome is not Outcome.ERROR or r.timed_out for r in self._records)
-        if self._question.must_tell and not ran:
-            raise InfrastructureError(f"no trial could tell: {state.last_error}")
-        return True
+        return state.tally.is_hopeless(self._question.budget.retries + state.forgiven)
 
     def _settle_if_sure(self, state: _OpenPoint) -> bool:
         verdict = self._verdict(state)

@@ -1,5 +1,6 @@
 """What happens during a run, as journal entries and as typed events; every view listens to them."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,6 +83,13 @@ def different_failures(messages: Counter[str]) -> list[str]:
     ]
 
 
+def none_could_tell(records: Sequence[TrialRecord]) -> str:
+    """That no trial could tell anything, and why; empty where one could, or ran out of time."""
+    if not records or any(r.outcome is not Outcome.ERROR or r.timed_out for r in records):
+        return ""
+    return f"no trial could tell: {records[-1].why}"
+
+
 class Reason(StrEnum):
     DONE = "done"
     BUDGET = "budget"
@@ -117,6 +125,17 @@ class Ending:
             warm_trials=self.warm_trials + later.warm_trials,
             warm_dropped=self.warm_dropped or later.warm_dropped,
         )
+
+    def command_to_go_on(self, verb: str, run_dir: Path) -> str | None:
+        """None where it is done."""
+        if self.reason is Reason.DONE:
+            return None
+        return shlex.join(["aorta", *verb.split(), "--resume", str(run_dir)])
+
+    def how_to_go_on(self, verb: str, run_dir: Path) -> str | None:
+        """Why it ended, and how to go on; None where it is done."""
+        command = self.command_to_go_on(verb, run_dir)
+        return command and f"{self.detail or self.reason.value}; go on with: {command}"
 
     @property
     def exit_code(self) -> Exit:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point, Purpose, value_from_json, value_to_json
-from aorta.core.errors import InfrastructureError, ResumeError
+from aorta.core.errors import AnotherQuestionError, InfrastructureError, ResumeError
 from aorta.core.failure import failure_from_json, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.atomic import write_whole
@@ -241,6 +241,7 @@ def _check_header(header: Mapping[str, Any], now: Mapping[str, str], path: Path)
     elif changed:
         what = f"the {' and the '.join(changed)} changed since this run began"
         why = f"cannot resume: {what}; start a new run, or restore what it was"
+        raise AnotherQuestionError(why, where=str(path))
     else:
         return
     raise ResumeError(why, where=str(path))

@@ -51,6 +51,12 @@ class Budget:
     anew: bool = False  # of a resumed run: the seconds before it do not count
     retries: int = RETRIES
 
+    def less(self, seconds: float) -> "Budget":
+        """What is left of it."""
+        if self.max_seconds is None:
+            return self
+        return replace(self, max_seconds=max(0.0, self.max_seconds - seconds))
+
     def allows(self, trials: int) -> bool:
         """Whether one more may be started beside so many."""
         return self.max_trials is None or trials < self.max_trials
@@ -83,7 +89,7 @@ class Question:
     name: str = "main"  # a run that asks several questions gives each a name
     # A trial whose container or engine is missing is an error of its own, not of the run.
     tolerant: bool = False
-    # Where no trial could tell anything the run ends, and a resume tries again.
+    # Where no trial could tell anything that is an infrastructure error; a resume tries again.
     must_tell: bool = False
     warm: bool = False  # its trials may start warm, where that is asked for
     # Trial directories lie in the private state: nothing of them ships.

@@ -14,6 +14,7 @@ from typing import Any
 
 from aorta.core.errors import InfrastructureError, ResumeError, UsageError
 from aorta.engine.atomic import write_whole
+from aorta.engine.events import Reason
 from aorta.executors.evidence import json_object
 from aorta.runtimes.owner import Owner
 from aorta.version import __version__
@@ -61,6 +62,10 @@ class RunDir:
     def journal(self) -> Path:
         return self.private / "journal.jsonl"
 
+    @classmethod
+    def of_journal(cls, journal: Path) -> "RunDir":
+        return cls(journal.parent.parent)
+
     @property
     def lock(self) -> Path:
         return self.private / "lock"
@@ -69,6 +74,10 @@ class RunDir:
         """Add to what the run says of itself (verb, state ...); `bundle` and `runs` read it."""
         about = {**self.about(), **facts}
         write_atomically(self.private / _ABOUT, json.dumps(about, indent=2) + "\n")
+
+    def ends(self, reason: Reason, **facts: Any) -> None:
+        """Only what is done cannot be gone on with."""
+        self.describe(state=reason.value, **facts)
 
     def about(self) -> dict[str, Any]:
         return json_object(self.private / _ABOUT) or {}
@@ -127,7 +136,7 @@ def is_output(folder: Path) -> bool:
     return False
 
 
-def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir:
+def find_resumable(output: Path, verb: str, given: Path | None = None, below: str = "*/") -> RunDir:
     """The run to go on with: the one given, or the newest unfinished one of this output."""
     if given is not None:
         run = RunDir(given)
@@ -145,9 +154,9 @@ def find_resumable(output: Path, verb: str, given: Path | None = None) -> RunDir
         return run
     found = [
         run
-        for entry in sorted(output.glob("*/"))
+        for entry in sorted(output.glob(below))
         if _is_begun(run := RunDir(entry))
-        if run.about().get("verb") == verb and run.about().get("state") != "done"
+        if run.about().get("verb") == verb and run.about().get("state") != Reason.DONE
     ]
     if not found:
         raise ResumeError("there is no unfinished run to resume here", where=str(output))

@@ -1,10 +1,10 @@
 """One run of any verb, from output directory to ending: claim or resume, lock, journal, engine."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _REQUEST = "request.json"
+_LIMITS = ("max_trials", "max_wall_clock")
 _Request = TypeVar("_Request", bound="DataclassInstance")
 
 
@@ -28,6 +29,16 @@ class Resume:
     """Which run to go on with."""
 
     run: Path | None = None  # None: the newest unfinished one
+
+
+class _Resumable(Protocol):
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def resume(self) -> Resume | None: ...
+
+
+_Resuming = TypeVar("_Resuming", bound=_Resumable)
 
 
 class Session:
@@ -68,16 +79,18 @@ class Session:
         """A run is over when its results are written; until then it can be resumed."""
         try:
             if kind is None and self._ending is not None:
-                ended = self._ending
-                state = "done" if ended.reason is Reason.DONE else ended.reason.value
-                self.run.describe(state=state, trials=ended.trials)
+                self.run.ends(self._ending.reason, trials=self._ending.trials)
         finally:
             self._lock.release()
 
     def answer(
         self, question: Question, executor: Executor, listeners: Sequence[Listener] = ()
     ) -> Answer:
-        """Drive the question to its end. Its state is written down when the session is left."""
+        """Drive the question to its end. Its state is written down when the session is left. The
+        time of its budget begins when a run is gone on with; its trials are those of the whole run.
+        """
+        budget = replace(question.budget, anew=self.resumed)
+        question = replace(question, budget=budget)
         engine = Engine(
             question,
             executor,
@@ -86,9 +99,13 @@ class Session:
             listeners,
         )
         answer = engine.run()
-        if self._ending is None or self._ending.reason is Reason.DONE:
-            self._ending = answer.ending  # what was stopped is not over, whatever is asked after it
+        self.count(answer.ending)
         return answer
+
+    def count(self, ending: Ending) -> None:
+        """Of one of its questions: what was stopped is not over, whatever is asked after it."""
+        if self._ending is None or self._ending.reason is Reason.DONE:
+            self._ending = ending
 
     def open_journal(self, fingerprint: Mapping[str, object]) -> Journal:
         if self.run.journal.exists():
@@ -114,9 +131,27 @@ def begun_with(run: RunDir, kind: type[_Request]) -> _Request:
         raise ResumeError(why, where=str(run.path)) from None
 
 
+def taken_up(
+    request: _Resuming, output: Path, verb: str, *, is_whole: bool, say: Callable[[str], None]
+) -> _Resuming:
+    """The request that goes on with a run, which it names: what that was begun with, unless it
+    `is_whole` itself. `say` is told which run, where nobody named it.
+    """
+    if request.resume is None:
+        return request
+    run = find_resumable(output, verb, request.resume.run)
+    if request.resume.run is None:
+        say(f"resuming {run.path}")
+    request = replace(request, resume=Resume(run.path))
+    return request if is_whole else kept_request(run, request)
+
+
 def kept_request(run: RunDir, now: _Request) -> _Request:
-    """The request that a run was begun with, under whatever `now` says that is not a default."""
-    return _over(begun_with(run, type(now)), now)
+    """The request that a run was begun with, under whatever `now` says that is not a default. What
+    may be spent is never kept: a run that its budget ended could not be gone on with.
+    """
+    limits = {each.name: getattr(now, each.name) for each in fields(now) if each.name in _LIMITS}
+    return replace(_over(begun_with(run, type(now)), now), **limits)
 
 
 def _over(begun: _Request, now: _Request) -> _Request:

@@ -16,7 +16,8 @@ from aorta.executors import Executor
 from aorta.executors.evidence import json_object
 from aorta.probe import collect_env
 from aorta.probe.machine import Machine
-from aorta.probe.snapshot import EnvSnapshot, probe_argv, probe_mount
+from aorta.probe.snapshot import SCHEMA, EnvSnapshot, probe_argv, probe_mount
+from aorta.version import __version__
 
 SNAPSHOT_ID = "snapshot"
 SNAPSHOT_SECONDS = 60.0
@@ -31,11 +32,7 @@ def host_snapshot(env: Mapping[str, str] | None = None) -> dict[str, Any]:
 
 
 def snapshot_of(
-    environment: Environment,
-    env: Mapping[str, str],
-    executor: Executor,
-    scratch: Path,
-    cwd: Path,
+    environment: Environment, env: Mapping[str, str], executor: Executor, scratch: Path, cwd: Path
 ) -> dict[str, Any]:
     """The snapshot inside `environment`; the executor must be idle."""
     if not environment.isolated:
@@ -64,6 +61,8 @@ def snapshot_of(
 def placeholder(environment: Environment, reason: str) -> dict[str, Any]:
     """Says that there is no snapshot, and why; never to be mistaken for one."""
     return {
+        "schema": SCHEMA,
+        "aorta_version": __version__,
         "name": environment.name,
         "snapshot_captured": False,
         "skip_reason": reason,

@@ -59,8 +59,5 @@ def _local(choice: ExecutorChoice) -> Executor:
 
         devices = visible_devices([str(n) for n, _ in enumerate(collect_env().gpus)])
     return LocalExecutor(
-        choice.jobs or 1,
-        gpus_per_trial=wanted.gpus,
-        devices=devices,
-        warm=choice.warm,
+        choice.jobs or 1, gpus_per_trial=wanted.gpus, devices=devices, warm=choice.warm
     )

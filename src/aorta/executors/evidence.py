@@ -178,11 +178,7 @@ class WatchedStream:
     def end(self) -> dict[str, Any]:
         tail = bytes(self._tail[-TAIL:])
         self.log.close(tail)
-        return {
-            "bytes_seen": self.seen,
-            "last_at": self.last_at,
-            "tail": _text(tail),
-        }
+        return {"bytes_seen": self.seen, "last_at": self.last_at, "tail": _text(tail)}
 
 
 def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:

@@ -17,8 +17,8 @@ from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Verdict
 from aorta.engine.events import Ending, Listener, Reason, TrialRecord
 from aorta.engine.judge import EveryTrial, SameJudge
 from aorta.engine.question import Budget, Question
-from aorta.engine.rundir import find_resumable, write_json
-from aorta.engine.session import Resume, Session, keep_request, kept_request
+from aorta.engine.rundir import write_json
+from aorta.engine.session import Resume, Session, keep_request, taken_up
 from aorta.executors.choosing import ExecutorChoice
 from aorta.executors.slurm_commands import nodes_of
 from aorta.registry.environments import EnvironmentLayers
@@ -115,13 +115,13 @@ class IsolateReport:
         return {
             "status": self.status,
             "guilty": self._guilty(),
-            "software": round(search.software, 4),
+            "software": self._likely(search.software),
             "runs": len(self.records),
             "node_hours": float(f"{self.node_hours:.3g}"),
             "rates": self._rates(),
             "placements": [self._placement(record) for record in self.records],
             "nodes": [
-                {"name": name, "probability": round(guilt, 4)}
+                {"name": name, "probability": self._likely(guilt)}
                 for name, guilt in zip(names, suspicion, strict=True)
             ],
             "lost": list(self.lost_nodes),
@@ -169,6 +169,10 @@ class IsolateReport:
         kind = "The link between" if answer.kind == LINK else self._kind(answer).capitalize()
         failed, passed, _, _ = search.counts(answer)
         return f"{kind} {name} {sure}: failed in {failed} of {failed + passed} runs it took part in"
+
+    def _likely(self, share: float) -> float | None:
+        """Nothing is to blame for what never failed."""
+        return round(share, 4) if self._has_failed else None
 
     @property
     def _has_failed(self) -> bool:
@@ -231,8 +235,7 @@ class IsolateReport:
     def _next(self) -> Iterator[str]:
         answer, job = self.search.answer, _spelled(self.request.command)
         if answer is None:
-            if self.ending.reason is not Reason.DONE:
-                yield f"aorta isolate --resume {self.run_dir}"
+            yield from filter(None, [self.ending.command_to_go_on("isolate", self.run_dir)])
             return
         if answer.kind in {SOFTWARE, RANK}:
             yield f"aorta solve -- {job}"
@@ -272,9 +275,7 @@ def isolate(
         session = Session.resuming(request.output, "isolate", request.resume)
     else:
         session = Session.fresh(request.output, "isolate", name=request.name)
-        files = tuple(file.absolute() for file in request.layers.mitigations_files)
-        layers = replace(request.layers, mitigations_files=files)
-        keep_request(session.run, replace(request, layers=layers))
+        keep_request(session.run, replace(request, layers=request.layers.absolute()))
     # A placement is a job of its own: no worker takes the next one on the same nodes.
     placed = replace(request.executor, job_per_trial=True)
     with session, closing(placed.open()) as executor:
@@ -296,13 +297,11 @@ def isolate(
         return report
 
 
-def resumed(request: IsolateRequest) -> IsolateRequest:
+def resumed(
+    request: IsolateRequest, say: Callable[[str], None] = lambda _words: None
+) -> IsolateRequest:
     """The request that a run was begun with, if no command is given, under what this one says."""
-    if request.resume is None or request.command:
-        return request
-    run = find_resumable(request.output, "isolate", request.resume.run)
-    found = replace(request, resume=replace(request.resume, run=run.path))
-    return kept_request(run, found)
+    return taken_up(request, request.output, "isolate", is_whole=bool(request.command), say=say)
 
 
 def plan_lines(request: IsolateRequest) -> Iterator[str]:

@@ -19,11 +19,7 @@ from typing import Any
 
 from aorta.attribution import Evidence, JobProgress, LogSource, LogTail, RankEnd, attribute
 from aorta.attribution.client import JsonClient, token_for
-from aorta.attribution.documents import (
-    REMEMBERED,
-    finding_document,
-    past_cycle,
-)
+from aorta.attribution.documents import REMEMBERED, finding_document, past_cycle
 from aorta.attribution.evidence import find_logs, read_dumps, stragglers
 from aorta.core.errors import Exit
 from aorta.launch.config import Aggregation, FaultTolerance

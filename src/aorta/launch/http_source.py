@@ -9,13 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from aorta.attribution.client import HttpError, JsonClient
-from aorta.launch.records import (
-    CycleEvidence,
-    CycleStart,
-    FailedCycle,
-    SourceError,
-    SourceVerdict,
-)
+from aorta.launch.records import CycleEvidence, CycleStart, FailedCycle, SourceError, SourceVerdict
 
 T = TypeVar("T")
 

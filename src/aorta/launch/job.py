@@ -25,12 +25,7 @@ from torch.distributed.elastic.multiprocessing.errors import (
 from aorta.core.errors import AortaError, Exit, UsageError
 from aorta.core.names import slug
 from aorta.executors.process_tree import watch_opened
-from aorta.launch.agent import (
-    DecidingAgent,
-    raise_on_signals,
-    signals_to_handle,
-    where_known,
-)
+from aorta.launch.agent import DecidingAgent, raise_on_signals, signals_to_handle, where_known
 from aorta.launch.decision import AttributionSources, LeaderDecides, build_sources
 from aorta.launch.options import Options, parse
 from aorta.launch.output import CycleLogs
@@ -203,11 +198,7 @@ def _agent(
         ),
     )
     settings = options.settings
-    logs = CycleLogs(
-        log_dir,
-        options.shown,
-        watch_hangs=settings.hang_timeout_seconds is not None,
-    )
+    logs = CycleLogs(log_dir, options.shown, watch_hangs=settings.hang_timeout_seconds is not None)
     return DecidingAgent(
         spec,
         logs,

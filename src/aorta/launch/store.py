@@ -39,13 +39,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
-from torch.distributed import (  # type: ignore[attr-defined]
-    DistError,
-    DistNetworkError,
-    PrefixStore,
-    Store,
-    TCPStore,
-)
+from torch.distributed import DistError, DistNetworkError, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousParameters
 from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import create_backend
 

@@ -8,14 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from aorta.core import axis as axes
 from aorta.core.axis import (
@@ -28,7 +21,7 @@ from aorta.core.axis import (
     as_single,
     as_window,
 )
-from aorta.core.documents import UNKNOWN_KIND, StrictModel
+from aorta.core.documents import UNKNOWN_KIND, Count, DocumentModel, Text
 from aorta.core.errors import UsageError
 from aorta.core.names import is_variable
 from aorta.reduce.bindings import NONSENSE, AxisBinding, plain_binding
@@ -64,10 +57,6 @@ class Surroundings:
         return place.relative_to(cwd).as_posix()
 
 
-def tuple_of(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _variable(name: str) -> str:
     if not is_variable(name):
         raise UsageError(
@@ -78,14 +67,12 @@ def _variable(name: str) -> str:
 
 
 Number = int | float
-Count = Annotated[int, Field(ge=1)]
-Text = Annotated[str, Field(min_length=1)]
 Variable = Annotated[str, AfterValidator(_variable)]
 # A whole number is a real one, too.
 Real = Annotated[float, BeforeValidator(lambda n: float(n) if type(n) is int else n)]
 
 
-class _Axis(StrictModel):
+class _Axis(DocumentModel):
     name: Annotated[str, Field(min_length=1, max_length=200, pattern=r"\S")]
     strategy: Annotated[Strategy, Field(strict=False)] = Strategy.AUTO
     monotone: bool | None = None
@@ -126,7 +113,7 @@ class EnvAxis(_Axis):
     floor: Number | None = None
     step: Number | None = None
     tolerance: Real | None = None
-    choices: Annotated[tuple[Number | str, ...] | None, BeforeValidator(tuple_of)] = None
+    choices: tuple[Number | str, ...] | None = None
     file: Text | None = None
     key: Text | None = None
 
@@ -333,7 +320,7 @@ class WindowAxis(_Axis):
     kind: Literal["window"]
     start: Variable
     length: Variable
-    initial: Annotated[tuple[int, int], BeforeValidator(tuple_of)]
+    initial: tuple[int, int]
     floor: Count = 1
     tolerance: Real = 0.0
 

@@ -97,7 +97,8 @@ def recipe_document(
     active = list(plan.mitigations)
     place = {"docker": environment.image} if inline else environment.name
     around = plan.base.env if environment.isolated else {**os.environ, **plan.base.env}
-    worthwhile = plausible_mitigations(UNKNOWN_FAILURE, platform_here(), (), around)
+    # Only what every aorta has: the recipe runs where no plugin of this machine is.
+    worthwhile = plausible_mitigations(UNKNOWN_FAILURE, platform_here(), current_env=around)
     stacks = {"baseline": active or [NO_MITIGATION]} | {
         entry.name: [*active, entry.name] for entry in worthwhile if entry.name not in active
     }

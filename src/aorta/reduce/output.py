@@ -6,15 +6,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.documents import dump_yaml
 from aorta.core.errors import AortaError
-from aorta.core.failure import failure_to_json
-from aorta.core.oracle import Deciding, Oracle, naming, oracle_from_json, oracle_to_json
+from aorta.core.failure import Failure, failure_from_elsewhere
+from aorta.core.oracle import Deciding, Oracle, oracle_from_json, oracle_to_json
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import TrialRecord
 from aorta.engine.rundir import (
@@ -94,9 +93,9 @@ class Output:
             write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
         shutil.rmtree(self.run.path / "logs", ignore_errors=True)
         place = self.run.path / SHRUNKEN
-        if place.exists():
-            place.rename(staged.parent / "old")
         if reproducer is not None:
+            if place.exists():
+                place.rename(staged.parent / "old")
             staged.rename(place)
         shutil.rmtree(staged.parent)
         self._write("spec.yaml", _utf8(self._spec_text()))
@@ -106,6 +105,20 @@ class Output:
         result = {"schema": SCHEMA, "aorta_version": __version__, **report.to_json()}
         self._write_document(RESULT, [result], _json_text)
         self._write(SHIP, _utf8("\n".join(self._ship_lines(report, reproducer)) + "\n"))
+
+    def retold(self, failure: Failure | None) -> Failure | None:
+        """As the program shows it that was laid out."""
+        if failure is None or not self.files.taken:
+            return failure
+        return failure_from_elsewhere(self._scrubbed({"failure": failure.to_json()})[0]["failure"])
+
+    def shipped(self, oracle: Oracle) -> Oracle:
+        """For what the program prints that was laid out."""
+        clean, _count = self._scrubbed({"oracle": oracle_to_json(oracle)})
+        try:
+            return oracle_from_json(clean["oracle"], file=self.plan.spec.file)
+        except AortaError:
+            return oracle  # a part of its syntax is gone, and whoever runs the copy sees that
 
     def _spec_text(self) -> str:
         """As it was written; without the patterns themselves, which name what must not be named."""
@@ -199,25 +212,13 @@ class CopyExperiment:
     output: Output
     report: ReduceReport  # of the search
 
-    @cached_property
+    @property
     def oracle(self) -> Deciding:
         plan = self.output.plan
         if not plan.is_command:
             return shipped_oracle(plan)
-        return replace(plan, base=replace(plan.base, oracle=self.shipped)).experiment().oracle
-
-    @cached_property
-    def shipped(self) -> Oracle:
-        """As whoever gets the copy reads it: in the words of the scrubbed program."""
-        plan, failure = self.output.plan, failure_to_json(self.reproducer.failure)
-        folder = fresh_dir(self.output.run.private / "copy")
-        self.output.lay_out(self.report, self.reproducer, folder)
-        oracle = naming(oracle_to_json(plan.oracle), failure)
-        clean = self.output.files.document({"oracle": oracle}, Account())["oracle"]
-        try:
-            return oracle_from_json(clean, file=plan.spec.file)
-        except AortaError:
-            return plan.oracle  # a part of its syntax is gone, and whoever runs the copy sees that
+        base = replace(plan.base, oracle=self.output.shipped(plan.oracle))
+        return replace(plan, base=base).experiment().oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         folder = trial_dir / "data"

@@ -1,17 +1,20 @@
 """From a spec to all that a reduction needs before its first trial; raises on wrong input."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from aorta.core.axis import Axis
+from aorta.core.axis import Axis, Point
 from aorta.core.errors import AortaError, SpecError
-from aorta.core.oracle import Deciding, Oracle
+from aorta.core.oracle import Deciding, Oracle, PythonOracle, classify
+from aorta.core.trial import LOCAL, RuntimeKind, TrialEnd
 from aorta.engine.judge import NOTHING, HitCount, Judges, KOfN, SameJudge, SequentialJudges
 from aorta.engine.question import Budget
+from aorta.executors.local import LocalExecutor
 from aorta.reduce.axis_spec import SourceAxis, Surroundings
 from aorta.reduce.bindings import AxisBinding
 from aorta.reduce.experiment import GatedOracle, ReductionExperiment, patience_with
@@ -20,11 +23,11 @@ from aorta.reduce.launcher import argv_of, is_launched, python_of
 from aorta.reduce.spec import SpecFile, read_spec, source_axis
 from aorta.registry.environments import NO_MITIGATION, EnvironmentLayers
 from aorta.registry.sidecars import definitions_of, sidecars_beside
-from aorta.registry.workloads import check_workload
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import Rules, Scrubber
-from aorta.workloads.base import COMMAND, load_workload
+from aorta.workloads.base import COMMAND
 from aorta.workloads.ranks import ANY_RANK, of_ranks
+from aorta.workloads.startable import did_you_mean
 from aorta.workloads.trial import (
     WorkloadExperiment,
     WorkloadRequest,
@@ -57,7 +60,7 @@ class ReducePlan:
     scrub: tuple[str, ...] = ()
     ticket: str | None = None
     seen: HitCount = NOTHING
-    # what sidecar files say of the mitigations and the environment, as such a file
+    # what plugins and sidecar files say of the mitigations and the environment, as such a file
     definitions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -118,18 +121,18 @@ class ReducePlan:
 
 
 def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
-    spec = _with_declared_axes(given)
+    layers = overrides.layers
+    if not layers.mitigations_files:
+        layers = replace(layers, mitigations_files=sidecars_beside(Path(given.file)))
+        overrides = replace(overrides, layers=layers)
+    request = _request(given, overrides)
+    base = workload_experiment(request)
+    spec = _as_declared(given, request)
     content = spec.content
     if not content.axes:
         raise SpecError(
             "there is nothing to shrink; expected at least one axis", where=f"{spec.file}: axes"
         )
-    layers = overrides.layers
-    if not layers.mitigations_files:
-        layers = replace(layers, mitigations_files=sidecars_beside(Path(spec.file)))
-        overrides = replace(overrides, layers=layers)
-    request = _request(spec, overrides)
-    base = workload_experiment(request)
     plan = ReducePlan(
         spec=spec,
         request=request,
@@ -142,11 +145,7 @@ def make_plan(given: SpecFile, overrides: Overrides) -> ReducePlan:
         scrub=(*content.scrub, *chain.from_iterable(map(split_patterns, overrides.scrub))),
         ticket=content.ticket or overrides.ticket,
         seen=overrides.seen,
-        definitions=definitions_of(
-            layers.mitigations_files,
-            [name for name, _ in request.mitigations],
-            request.environment.name,
-        ),
+        definitions=definitions_of(request.mitigations, request.environment),
     )
     with _wrong_at("--scrub" if overrides.scrub else f"{spec.file}: scrub"):
         plan.scrubber()
@@ -173,16 +172,38 @@ def _bindings(spec: SpecFile, cwd: Path) -> tuple[AxisBinding, ...]:
     return tuple(made)
 
 
-def _with_declared_axes(spec: SpecFile) -> SpecFile:
-    """The axes that a registered workload declares itself, where the spec has none."""
-    name = spec.content.workload.name
-    if name is None or spec.content.axes:
+def _as_declared(spec: SpecFile, request: WorkloadRequest) -> SpecFile:
+    """With the axes that a registered workload declares itself, where the spec has none. Refuses a
+    predicate that it does not declare, where the workload can be loaded here.
+    """
+    axes, oracle = spec.content.axes, request.oracle
+    predicate = oracle.predicate if isinstance(oracle, PythonOracle) else None
+    if request.workload == COMMAND or (axes and predicate is None):
         return spec
-    check_workload(name)
-    declared = load_workload(name).axes
-    axes = [dict(axis) if isinstance(axis, Mapping) else axis for axis in declared]
-    document = {**spec.document, "axes": axes}
-    return read_spec(document, file=spec.file, base=spec.base)
+    end = _declaration(request)
+    if not (end.result or {}).get("passed"):
+        if axes:
+            return spec  # it may lie where its trials run
+        why = classify(PythonOracle(), end).why
+        raise SpecError(f"workload {request.workload!r} cannot be loaded: {why}", where=spec.file)
+    declared = (end.result or {})["metrics"]
+    if predicate is not None and predicate not in (known := declared["predicates"]):
+        near = did_you_mean(predicate, known) or f"; it has: {', '.join(known) or 'none'}"
+        why = f"workload {request.workload!r} has no predicate {predicate!r}{near}"
+        raise SpecError(why, where=f"{spec.file}: oracle.predicate")
+    if axes:
+        return spec
+    return read_spec({**spec.document, "axes": declared["axes"]}, file=spec.file, base=spec.base)
+
+
+def _declaration(request: WorkloadRequest) -> TrialEnd:
+    """Of the class, in the Python of its trials; for containers in this machine's."""
+    place = request.environment
+    place = place if place.kind is RuntimeKind.VENV else replace(LOCAL, env=place.env)
+    experiment = workload_experiment(replace(request, environment=place, declare=True))
+    with TemporaryDirectory(prefix="aorta-") as scratch, closing(LocalExecutor()) as executor:
+        executor.start(experiment.trial(Point.of({}), 0, Path(scratch)))
+        return next(iter(executor.wait()))
 
 
 def _request(spec: SpecFile, overrides: Overrides) -> WorkloadRequest:

@@ -38,6 +38,7 @@ class Shipped:
     reproduces: bool | None = None
     tally: Tally = field(default_factory=Tally)
     why: str = ""  # of the last trial that did not fail the same way
+    failure: Failure | None = None  # as its process shows it
     alone: bool = True  # it needs no file of the original directory
     taken: int = 0  # values that scrubbing took out of it
 
@@ -72,7 +73,7 @@ class ReduceReport:
     def status(self) -> str:
         if self.ending.reason is not Reason.DONE:
             untried = self.reduction.status is Status.REDUCED and not self.shipped.tally.trials
-            if untried or self.reduction.status is Status.RUNNING:
+            if untried or self.reduction.status in {Status.RUNNING, Status.DID_NOT_REPRODUCE}:
                 return PARTIAL
         if self.reduction.status is Status.REDUCED and self.shipped.reproduces is False:
             return PARTIAL  # smaller, and of no use to anybody
@@ -114,9 +115,7 @@ class ReduceReport:
 
     @property
     def resume_command(self) -> str | None:
-        if self.ending.reason is Reason.DONE:
-            return None
-        return shlex.join(["aorta", "reduce", "--resume", str(self.run_dir)])
+        return self.ending.command_to_go_on("reduce", self.run_dir)
 
     def last_failing(self, point: Point) -> TrialRecord | None:
         """The latest failing trial of this configuration, other than the shipped copy's."""

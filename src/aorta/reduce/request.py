@@ -17,6 +17,7 @@ from aorta.reduce.running import ReductionRun, reduce_workload
 from aorta.reduce.source.running import check_source
 from aorta.reduce.spec import SpecFile, load_spec, read_spec, with_source
 from aorta.workloads.base import COMMAND
+from aorta.workloads.trial import check_command
 
 VERB = "reduce"
 _DEFAULT_OUTPUT = Path(VERB)
@@ -50,8 +51,7 @@ def reduce(
     if request.resume is not None:
         request = _taken_up(request, request.resume, say)
     plan = make_plan(_spec(request), replace(request, ticket=_ticket(request)))
-    if request.resume is not None and request.max_wall_clock is not None:
-        plan = replace(plan, budget=replace(plan.budget, anew=True))
+    check_command(plan.base, request.executor.name)
     if plan.has_source:
         check_source(plan)
     if plan.spec.content.warm:
@@ -82,10 +82,9 @@ def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
         scrub=plan.scrub,
         spec=str(file.absolute()) if file.is_file() else plan.spec.file,
     )
-    files = tuple(file.absolute() for file in request.layers.mitigations_files)
     kept = replace(
         request,
-        layers=replace(request.layers, mitigations_files=files),
+        layers=request.layers.absolute(),
         spec=request.spec and request.spec.absolute(),
         fixed_by=request.fixed_by and request.fixed_by.absolute(),
     )
@@ -94,7 +93,7 @@ def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
 
 
 def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]) -> ReduceRequest:
-    """The request of the resumed run, overridden by this one, whose budget alone counts."""
+    """The request of the resumed run, overridden by this one."""
     if request.dry_run:
         raise UsageError("--dry-run leaves nothing to resume; give one of them")
     run = find_resumable(_output(request), VERB, resume.run)
@@ -106,12 +105,7 @@ def _taken_up(request: ReduceRequest, resume: Resume, say: Callable[[str], None]
     except ResumeError:  # killed before that was written
         if request.spec is None and request.workload is None and not request.command:
             raise
-    return replace(
-        begun,
-        max_trials=request.max_trials,
-        max_wall_clock=request.max_wall_clock,
-        resume=replace(resume, run=run.path),
-    )
+    return replace(begun, resume=replace(resume, run=run.path))
 
 
 def _output(request: ReduceRequest) -> Path:

@@ -4,11 +4,13 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
-from aorta.core.failure import ORACLE, Failure, named_failure
+from aorta.core.errors import InfrastructureError
+from aorta.core.failure import ORACLE, Failure, learned, named_failure
 from aorta.core.oracle import known_failure
 from aorta.core.trial import Outcome, Tally, TrialEnd
 from aorta.engine.events import (
@@ -25,7 +27,7 @@ from aorta.engine.events import (
 )
 from aorta.engine.judge import HitCount, Judges, KOfN, SameJudge, misses_that_tell
 from aorta.engine.question import Answer, Budget, Experiment, Question
-from aorta.engine.rundir import write_atomically
+from aorta.engine.rundir import fresh_dir, write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
@@ -33,6 +35,7 @@ from aorta.executors.process_tree import watch_opened
 from aorta.reduce.bindings import NONSENSE, settings_of
 from aorta.reduce.experiment import ImpatientJudges, clear_data
 from aorta.reduce.files import WorkloadFiles
+from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.output import CopyExperiment, Output
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import COPY_REPLICA, ReduceReport, Shipped
@@ -60,7 +63,7 @@ def reduce_workload(
     written: Callable[[], None],
 ) -> ReduceReport:
     """Search, then write all that ships, also if stopped. `written` is called per improvement."""
-    output = Output(session.run, plan, FileScrubber(scrubber := plan.scrubber()))
+    output = Output(session.run, plan, FileScrubber(plan.scrubber()))
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners)
     trace = Trace()
@@ -71,16 +74,26 @@ def reduce_workload(
     def keep_best(records: Sequence[TrialRecord]) -> None:
         """`shrunken/`, result.json and SHIP.md as if the search ended here."""
         report = run.report_so_far(records)
-        write(report, run.reproducer(report, scrubber.file_name))
+        try:
+            write(report, run.reproducer(report, output.files.scrubber.file_name))
+        except InfrastructureError:
+            raise
+        except Exception as wrong:  # noqa: BLE001 - the search is worth more; its end writes again
+            run.note(f"what was found so far could not be written: {wrong}")
         written()
 
     report = run.search(trace, BestSoFar(keep_best))
-    reproducer = run.reproducer(report, scrubber.file_name)
-    if reproducer is not None:
-        report, reproducer = run.rehearse(report, reproducer, output)
-        programs = [str(place) for place in reproducer.portable.programs]
-        session.run.describe(programs=programs, python=reproducer.python)
-    write(report, reproducer)
+    try:
+        reproducer = run.reproducer(report, output.files.scrubber.file_name)
+        if reproducer is not None:
+            report, reproducer = run.rehearse(report, reproducer, output)
+            reproducer = replace(reproducer, failure=reproducer.failure or report.shipped.failure)
+            programs = [str(place) for place in reproducer.portable.programs]
+            session.run.describe(programs=programs, python=reproducer.python)
+        write(report, reproducer)
+    except Exception:
+        write(report, None)  # what is known, whatever is wrong with what ships
+        raise
     return report
 
 
@@ -121,7 +134,6 @@ class ReductionRun:
         self._private = session.run.private
         self.experiment = plan.experiment()
         self._open_executor = open_executor
-        self._seconds = 0.0  # that the questions before took, over every resume
         self._began = time.monotonic()
         self._descent = Descent(plan.axes)
         self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
@@ -138,6 +150,7 @@ class ReductionRun:
             budget=self._budget(),
             expected=known_failure(self.plan.oracle),
             learn=self.experiment.patience.learn,
+            must_tell=True,
             warm=True,
         )
         report = self._without_ignored(self._report(self._descent.result, answer))
@@ -167,17 +180,11 @@ class ReductionRun:
         executor = self._open_executor()
         self._look_inside(executor)
         listeners = self.listeners if listeners is None else listeners
-        answer = self.session.answer(replace(question, **more), executor, listeners)
-        self._seconds += answer.ending.seconds
-        return answer
+        return self.session.answer(replace(question, **more), executor, listeners)
 
     def _budget(self) -> Budget:
         """What the questions before have left."""
-        given = self.plan.budget
-        if given.max_seconds is None:
-            return given
-        spent = time.monotonic() - self._began if given.anew else self._seconds
-        return replace(given, max_seconds=max(0.0, given.max_seconds - spent))
+        return self.plan.budget.less(time.monotonic() - self._began)
 
     def _keep(self, record: TrialRecord, _end: TrialEnd) -> Mapping[str, str]:
         clear_data(self._private / record.path)
@@ -203,8 +210,11 @@ class ReductionRun:
 
     def _say_other(self, found: Failure) -> None:
         said = f"three candidates in a row ended with {found.text}, which is not the failure looked"
+        self.note(f"{said} for; if it is, let the oracle say so")
+
+    def note(self, words: str) -> None:
         for listener in self.listeners:
-            listener(Note(f"{said} for; if it is, let the oracle say so"))
+            listener(Note(words))
 
     # -- axes that do not matter, and the program itself
 
@@ -355,16 +365,14 @@ class ReductionRun:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + number)
         search = EveryPoint([point])
         enough = 1 if once else _enough(report, self.plan.seen)
-        copy = CopyExperiment(self.experiment, reproducer, output, report)
-        scrubbed = known_failure(copy.shipped)
-        expected = scrubbed if scrubbed and output.files.taken else self._expected(report)
+        output.lay_out(report, reproducer, fresh_dir(self._private / "copy"))
         answer = self._ask(
             f"copy {COPY_REPLICA + number}",
             search,
             SameJudge(KOfN(1, enough)),
-            copy,
-            guard_signature=self.plan.is_command,
-            expected=expected,
+            CopyExperiment(self.experiment, reproducer, output, report),
+            guard_signature=self.plan.is_command or shipped_oracle(self.plan) != self.plan.oracle,
+            expected=output.retold(self._expected(report)),
             budget=Budget() if once else replace(self._budget(), max_trials=None),
         )
         verdict = search.verdicts.get(point)
@@ -375,9 +383,11 @@ class ReductionRun:
         elif verdict is not None and found is None and tried and tried[-1].exit_code is not None:
             found = False  # it ended by itself, without a file, program or word that it needs
         why = tried[-1].why if tried and found is False else ""
+        shown = [r.failure for r in tried if r.outcome is Outcome.REPRODUCED and r.failure]
+        failure = reduce(lambda one, two: learned(one, two) or one, shown) if shown else None
         tally = verdict.tally if verdict else Tally()
-        taken = len(output.files.taken)
-        shipped = Shipped(found, tally, why, alone=not reproducer.left_out, taken=taken)
+        taken, alone = len(output.files.taken), not reproducer.left_out
+        shipped = Shipped(found, tally, why, failure, alone, taken)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:

@@ -35,7 +35,7 @@ from aorta.registry.sidecars import RESOLVED_RECIPE as RECIPE
 from aorta.registry.sidecars import SIDECARS
 from aorta.workloads.base import RESERVED_PREFIX
 from aorta.workloads.child import WorkloadOrder
-from aorta.workloads.trial import STEPS, describe_environment
+from aorta.workloads.trial import RESULT_FILE, STEPS, describe_environment
 
 SCRIPT, SPEC, ENV = "run_repro.sh", "aorta.yaml", "env.json"
 ORDER, REQUIREMENTS = "order.json", "requirements.txt"
@@ -100,7 +100,7 @@ class Reproducer:
             (folder / ORDER).write_text(self._order(placed).to_json() + "\n", encoding="utf-8")
         laid = {**placed, **inside}
         spec = spec_document(self.plan, self.point, self._called(), laid, folder)
-        if self.failure is not None:
+        if self.failure is not None and self.plan.is_command:
             oracle = spec.get("oracle", {"kind": "exit_code"})
             spec["oracle"] = naming(oracle, self.failure.to_json())
         (folder / SPEC).write_text(_SPEC_HEADER + dump_yaml(spec), encoding="utf-8")
@@ -138,7 +138,7 @@ class Reproducer:
         steps = {} if request.steps is None else {STEPS: request.steps}
         return WorkloadOrder(
             workload=request.workload,
-            result=Path("workload_result.json"),
+            result=Path(RESULT_FILE),
             config={**request.config, **steps},
             given={f"{RESERVED_PREFIX}environment": describe_environment(request.environment)},
             trial_env=sorted({**self.plan.base.env, **placed}),

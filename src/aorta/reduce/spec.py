@@ -4,52 +4,36 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from aorta.core.documents import StrictModel, validated
-from aorta.core.durations import parse_duration
+from aorta.core.documents import Count, DocumentModel, Seconds, Variables, validated
 from aorta.core.errors import SpecError, UsageError
-from aorta.core.names import check_variable
 from aorta.core.oracle import Oracle, PythonOracle, checked_pattern
-from aorta.reduce.axis_spec import AxisSpec, Count, Real, SourceAxis, tuple_of
+from aorta.reduce.axis_spec import AxisSpec, Real, SourceAxis
 from aorta.registry.documents import load_document
 from aorta.workloads.ranks import ANY_RANK, WhichRanks, of_ranks, with_ranks_apart
 
-Seconds = Annotated[
-    float | None,
-    BeforeValidator(lambda value: value if value is None else parse_duration(_plain(value))),
-]
 
-
-def _plain(value: object) -> str | float:
-    if isinstance(value, (str, int, float)):
-        return value
-    raise UsageError("expected a time such as 30s, 10m, 4h or 1h30m")
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(tuple_of)]
-
-
-class WorkloadSpec(StrictModel):
+class WorkloadSpec(DocumentModel):
     """A command with where it runs, or the name of a registered workload with its config."""
 
-    command: str | Annotated[tuple[str, ...], BeforeValidator(tuple_of)] | None = None
+    command: str | tuple[str, ...] | None = None
     cwd: str = "."
     name: str | None = None
     config: dict[str, Any] = Field(default_factory=dict)
     steps: Count | None = None
     timeout: Seconds = None  # of one trial
-    files: Texts | None = None  # globs of the files in cwd that the reproducer needs
+    files: tuple[str, ...] | None = None  # globs of the files in cwd that the reproducer needs
 
     @field_validator("command", mode="before")
     @classmethod
     def _texts(cls, value: object) -> object:
-        parts = value if isinstance(value, list) else [value]
+        parts = value if isinstance(value, (list, tuple)) else [value]
         if value is not None and not all(isinstance(part, str) for part in parts):
             raise UsageError("expected a text for the shell, or a list of texts to execute")
-        return tuple(value) if isinstance(value, list) else value
+        return value
 
     @model_validator(mode="after")
     def _one_of(self) -> "WorkloadSpec":
@@ -62,7 +46,7 @@ class WorkloadSpec(StrictModel):
         return self
 
 
-class BudgetSpec(StrictModel):
+class BudgetSpec(DocumentModel):
     """What may be spent. Without k-of-n the number of trials follows from the rate."""
 
     trials_per_candidate: Count | None = None
@@ -89,7 +73,7 @@ class BudgetSpec(StrictModel):
         return self.k_of_n_to_count_as_reproducing or n // 2 + 1, n
 
 
-class Gate(StrictModel):
+class Gate(DocumentModel):
     """What a failing trial must also show to count: the bug may only matter under load."""
 
     min_step_time_ms: Real = Field(gt=0, allow_inf_nan=False)
@@ -106,28 +90,21 @@ class Gate(StrictModel):
         return pattern
 
 
-class ReduceSpec(StrictModel):
+class ReduceSpec(DocumentModel):
     """Every key of `aorta.yaml`."""
 
     workload: WorkloadSpec
     oracle: Oracle | None = None
     ranks: WhichRanks = ANY_RANK  # in the file: oracle.ranks
     budget: BudgetSpec = BudgetSpec()
-    axes: Annotated[tuple[AxisSpec, ...], BeforeValidator(tuple_of)] = ()
+    axes: tuple[AxisSpec, ...] = ()
     gate: Gate | None = None
-    scrub: Texts = ()
-    mitigations: Texts = ()
+    scrub: tuple[str, ...] = ()
+    mitigations: tuple[str, ...] = ()
     environment: str | None = None
-    extra_env: dict[str, str] = Field(default_factory=dict)
+    extra_env: Variables = Field(default_factory=dict)
     ticket: str | None = None
     warm: bool = False  # as --warm
-
-    @field_validator("extra_env")
-    @classmethod
-    def _variables(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, text in value.items():
-            check_variable(name, text, where="extra_env")
-        return value
 
     @field_validator("axes")
     @classmethod

@@ -1,8 +1,10 @@
 """One lookup for every kind of name, entry points included: no doubles, help with misspelt ones."""
 
 import difflib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
@@ -38,7 +40,8 @@ class Catalogue(Generic[Item]):
         if first is not definition:
             raise RegistryError(
                 f"{self._noun} {definition.name!r} is defined twice, by {first.source} and by "
-                f"{definition.source}; rename one of them"
+                f"{definition.source}; rename one of them",
+                where=definition.source,
             )
 
     def sources(self) -> Mapping[str, str]:
@@ -55,7 +58,14 @@ class Catalogue(Generic[Item]):
         return self._definitions[name].load()
 
     def everything(self) -> dict[str, Item]:
-        return {name: self._definitions[name].load() for name in sorted(self._definitions)}
+        """By name, without what cannot be loaded: nobody asked for that."""
+        found = {}
+        for name in sorted(self._definitions):
+            try:
+                found[name] = self._definitions[name].load()
+            except RegistryError as broken:
+                _warn(f"left out: {broken}")
+        return found
 
     def _suggestion(self, name: str) -> str:
         names = sorted(self._definitions)
@@ -80,23 +90,31 @@ def check_name(name: object, noun: str, *, where: str) -> str:
     return name
 
 
+@cache
+def _warn(words: str) -> None:
+    """Once a process."""
+    logging.getLogger(__name__).warning("aorta: %s", words)
+
+
 def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[Definition[Item]]:
     """Definitions of one entry-point group; a plugin's code runs when its name is used."""
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
         source = entry.dist.name if entry.dist else "unknown distribution"
         where = f"{source}: entry point {group}:{entry.name}"
-        yield Definition(
-            name=check_name(entry.name, noun, where=where),
-            source=source,
-            load=_loader(entry, source, where, build),
-        )
+        try:
+            name = check_name(entry.name, noun, where=where)
+        except RegistryError as wrong:
+            _warn(f"left out: {wrong}")
+        else:
+            yield Definition(name, source, _loader(entry, source, where, build))
 
 
 def _loader(entry: EntryPoint, source: str, where: str, build: Build[Item]) -> Callable[[], Item]:
     def load() -> Item:
         try:
             loaded = entry.load()
-        except Exception as broken:  # a plugin's import runs its author's code: anything may come
+        # A plugin's import runs its author's code: anything may come.
+        except (Exception, SystemExit) as broken:
             raise RegistryError(
                 f"could not be imported from {entry.value} ({type(broken).__name__}); "
                 "repair or uninstall the distribution",

@@ -3,7 +3,7 @@ first: environment, mitigations, recipe, cell or command line.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.core.errors import RegistryError, UsageError
@@ -101,6 +101,10 @@ class EnvironmentLayers:
     mitigations: tuple[str, ...] | None = None
     mitigations_files: tuple[Path, ...] = ()  # sidecar files that define more of both
     extra_env: Mapping[str, str] = field(default_factory=dict)
+
+    def absolute(self) -> "EnvironmentLayers":
+        """The same from any directory."""
+        return replace(self, mitigations_files=tuple(f.absolute() for f in self.mitigations_files))
 
     def resolved_environment(self, spec: str | None = None) -> Environment:
         name = spec or "local" if self.environment is None else self.environment

@@ -1,7 +1,7 @@
 """Mitigations by name, from the built-in table, from entry points and from sidecar files."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from aorta.registry.catalogue import Catalogue
@@ -22,14 +22,14 @@ def load_mitigations(sidecars: Sequence[Path] = ()) -> dict[str, Mitigation]:
 def plausible_mitigations(
     failure_class: str,
     platform: Platform,
-    sidecars: Sequence[Path] = (),
+    known: Iterable[Mitigation] = BUILTIN_MITIGATIONS,
     current_env: Mapping[str, str] | None = None,
 ) -> list[Mitigation]:
-    """Those that may cure a failure of this class and can act on this platform at all, by name."""
+    """Those that may cure a failure of this class and can act on this platform at all."""
     around = os.environ if current_env is None else current_env
     return [
         entry
-        for entry in load_mitigations(sidecars).values()
+        for entry in known
         if entry.may_cure(failure_class) and why_inert(entry, platform, around) is None
     ]
 

@@ -4,14 +4,14 @@
 "image"}}}` Plugins give theirs in the same shapes. Errors name keys, never values.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import RegistryError, SpecError, UsageError
 from aorta.core.names import check_variable
-from aorta.core.trial import Environment, RuntimeKind
+from aorta.core.trial import LOCAL, Environment, RuntimeKind
 from aorta.registry.catalogue import (
     Build,
     Catalogue,
@@ -21,7 +21,7 @@ from aorta.registry.catalogue import (
     plugin_definitions,
 )
 from aorta.registry.documents import load_document
-from aorta.registry.mitigation import Mitigation
+from aorta.registry.mitigation import BUILTIN_MITIGATIONS, Mitigation
 
 _PLACES = {
     "docker": RuntimeKind.DOCKER,
@@ -143,15 +143,17 @@ def sidecars_beside(file: Path) -> tuple[Path, ...]:
 
 
 def definitions_of(
-    paths: Sequence[Path], mitigations: Collection[str], environment: str
+    mitigations: Iterable[tuple[str, Mapping[str, str]]], environment: Environment
 ) -> dict[str, Any]:
-    """A sidecar of those of these names that the files define; empty where they define none."""
-    used = {"mitigations": mitigations, "environments": (environment,)}
-    found: dict[str, dict[str, object]] = {}
-    for sidecar in read_sidecars(paths):
-        for section, shapes in sidecar.sections.items():
-            for name in shapes.keys() & set(used[section]):
-                found.setdefault(section, {})[name] = shapes[name]
+    """A sidecar of those that aorta alone does not have; empty where it has all of them."""
+    ours = {entry.name for entry in BUILTIN_MITIGATIONS}
+    more = {name: dict(env) for name, env in mitigations if name not in ours}
+    found: dict[str, Any] = {"mitigations": more} if more else {}
+    if environment.source not in {LOCAL.source, "inline"}:
+        shape = {key: v for key in ("env", "mounts", "options") if (v := getattr(environment, key))}
+        if environment.isolated:
+            shape[environment.kind.value] = environment.image or environment.venv
+        found["environments"] = {environment.name: shape}
     return {"version": VERSION, **found} if found else {}
 
 
@@ -159,16 +161,19 @@ def gathered(
     noun: str, builtin: Iterable[Item], build: Build[Item], sidecars: Sequence[Path]
 ) -> Catalogue[Item]:
     """Every mitigation or every environment: built-in, of entry points, of these files. A user's
-    own file is either right or refused, a plugin's code runs when its name is used."""
+    own file is either right or refused, and wins over a plugin, whose code runs when its name is
+    used: what shipped means what it meant, also where the plugin is installed."""
     section, ours = f"{noun}s", "aorta"
     named = [Definition.of(str(vars(item)["name"]), ours, item) for item in builtin]
-    named += plugin_definitions(f"aorta.{section}", noun, build)
+    brought: list[Definition[Item]] = []
     for sidecar in read_sidecars(sidecars):
         for name, shape in sidecar.sections.get(section, {}).items():
             check_name(name, noun, where=f"{sidecar.path}: {section}")
             item = build(name, shape, sidecar.source, f"{sidecar.path}: {section}.{name}")
-            named.append(Definition.of(name, sidecar.source, item))
-    return Catalogue(noun, named)
+            brought.append(Definition.of(name, sidecar.source, item))
+    given = {definition.name for definition in brought}
+    plugins = plugin_definitions(f"aorta.{section}", noun, build)
+    return Catalogue(noun, [*named, *(p for p in plugins if p.name not in given), *brought])
 
 
 def _read(path: Path) -> Sidecar:

@@ -79,10 +79,7 @@ def _content(page: Page) -> Markup:
             _figure(page.picture, class_="picture") if page.picture else None,
             [el("p", f"Missing: {line}", class_="missing") for line in page.missing],
             [_section(section) for section in page.sections],
-            el(
-                "footer",
-                f"aorta {__version__}. {page.hidden}; nothing is loaded from anywhere.",
-            ),
+            el("footer", f"aorta {__version__}. {page.hidden}; nothing is loaded from anywhere."),
         ]
     )
 

@@ -29,8 +29,8 @@ from aorta.engine.judge import (
     calibrating,
 )
 from aorta.engine.question import Budget, Keep, Question, independent_starts
-from aorta.engine.rundir import find_resumable, write_json
-from aorta.engine.session import Resume, Session, keep_request, kept_request
+from aorta.engine.rundir import write_json
+from aorta.engine.session import Resume, Session, keep_request, taken_up
 from aorta.engine.snapshots import snapshot_of
 from aorta.executors import Executor
 from aorta.executors.choosing import ExecutorChoice
@@ -38,10 +38,10 @@ from aorta.registry.environments import EnvironmentLayers
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.base import COMMAND, rank_of
 from aorta.workloads.results import TrialLabel, keep_trial, read_trial
-from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import (
     WorkloadExperiment,
     WorkloadRequest,
+    check_command,
     script_digests,
     workload_experiment,
 )
@@ -166,14 +166,11 @@ def run(
     """
     if request.trials is not None and request.trials < 1:
         raise UsageError(f"--trials: found {request.trials}, expected at least 1")
-    if request.resume is not None:
-        request = _resumed(request, request.resume, say)
+    request = _resumed(request, say)
     request = replace(request, cwd=(request.cwd or Path()).absolute())
     what = _workload(request)
     experiment = workload_experiment(what)
-    if request.command and request.executor.name == "local" and not what.environment.isolated:
-        path = experiment.env.get("PATH")
-        check_startable(request.command, experiment.subject.cwd, path)
+    check_command(experiment, request.executor.name)
     executor = request.executor.open()
     with closing(executor):
         if rank_of(os.environ) == 0:
@@ -185,19 +182,14 @@ def run(
             return replace(report, is_kept=False)
 
 
-def _resumed(request: RunRequest, resume: Resume, say: Callable[[str], None]) -> RunRequest:
-    """The request that the run was begun with, unless this one says again what runs."""
-    run = find_resumable(request.results_dir, "run", resume.run)
-    if resume.run is None:
-        say(f"resuming {run.path}")
-        request = replace(request, resume=replace(resume, run=run.path))
-    return request if request.command or request.workload else kept_request(run, request)
+def _resumed(request: RunRequest, say: Callable[[str], None]) -> RunRequest:
+    says_it = bool(request.command or request.workload)
+    return taken_up(request, request.results_dir, "run", is_whole=says_it, say=say)
 
 
 def plan_lines(request: RunRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
-    if request.resume is not None:
-        request = _resumed(request, request.resume, lambda _words: None)
+    request = _resumed(request, lambda _words: None)
     what = _workload(request)
     experiment = workload_experiment(what)
     place = f"{what.environment.name}, {experiment.subject.cwd}"
@@ -239,9 +231,7 @@ def _session(request: RunRequest, workload: str) -> Session:
         return Session.resuming(request.results_dir, "run", request.resume)
     place = request.run_dir or request.results_dir / slug(workload)
     session = Session.fresh(place.parent, "run", name=place.name, workload=workload)
-    files = tuple(file.absolute() for file in request.layers.mitigations_files)
-    layers = replace(request.layers, mitigations_files=files)
-    keep_request(session.run, replace(request, layers=layers))
+    keep_request(session.run, replace(request, layers=request.layers.absolute()))
     return session
 
 

@@ -178,8 +178,7 @@ def _releases(files: Iterable[IndexFile], python: str) -> dict[Version, Release]
             found.setdefault(file.version, []).append(file)
     return {
         version: Release(
-            str(version),
-            min((f.uploaded for f in those if f.uploaded is not None), default=None),
+            str(version), min((f.uploaded for f in those if f.uploaded is not None), default=None)
         )
         for version, those in found.items()
     }

@@ -33,12 +33,7 @@ from aorta.core.axis import (
 )
 from aorta.core.trial import Verdict
 from aorta.search import Search
-from aorta.search.repeated import (
-    SPECULATION_DEPTH,
-    FirstThatReproduces,
-    RankedSearch,
-    StagedSearch,
-)
+from aorta.search.repeated import SPECULATION_DEPTH, FirstThatReproduces, RankedSearch, StagedSearch
 from aorta.search.subset import SubsetSearch
 
 _LARGEST_UNSEEN_GAP = 0.25  # of the logarithmic distance between floor and initial

@@ -57,10 +57,7 @@ class GallopBack(Bisection):
         self._newest_runs = _NEWEST_RUNS if further is None else 1 + further
         history = History(axis, (_BEFORE_ALL, *names), (places[0] - 1, *places))
         over_all = replace(
-            given,
-            check_ends=False,
-            beyond=True,
-            prior=_by_age(self.places, self._first),
+            given, check_ends=False, beyond=True, prior=_by_age(self.places, self._first)
         )
         super().__init__(Timeline([history]), over_all)
         if known_bad:

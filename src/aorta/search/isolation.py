@@ -400,11 +400,7 @@ def _shuffled(nodes: Sequence[int], turn: int) -> list[int]:
 
 @lru_cache(maxsize=65536)
 def _log_likelihood(
-    failed: int,
-    passed: int,
-    failed_without: int,
-    passed_without: int,
-    is_software: bool = False,
+    failed: int, passed: int, failed_without: int, passed_without: int, is_software: bool = False
 ) -> float:
     """Of such counts, averaged over both rates."""
     total = 0.0

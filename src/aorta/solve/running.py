@@ -1,14 +1,15 @@
 """`solve`: the stages one after the other, and what each may spend of a budget."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from aorta.core.errors import AortaError, Exit, Terminated
-from aorta.engine.events import Listener
-from aorta.engine.rundir import RunDir, RunLock, claim_run_dir, find_resumable
-from aorta.engine.session import Resume, begun_with, keep_request
+from aorta.core.errors import AnotherQuestionError, AortaError, Terminated
+from aorta.engine.events import Listener, Reason
+from aorta.engine.rundir import RunDir, RunLock, claim_run_dir
+from aorta.engine.session import Resume, begun_with, keep_request, taken_up
 from aorta.reduce.launcher import python_of
 from aorta.solve.request import WANTED, SolveRequest
 from aorta.solve.solution import Solution, write_summary
@@ -19,7 +20,7 @@ from aorta.solve.stages.isolate import Isolate
 from aorta.solve.stages.reduce import Reduce, Source
 from aorta.solve.stages.reproduce import Reproduce
 from aorta.solve.stages.triage import Triage
-from aorta.solve.state import Stage, StageResult, State, Stopped
+from aorta.solve.state import Stage, StageResult, State, Status, Stopped
 from aorta.solve.subject import environment_of, subject_of
 from aorta.workloads.startable import check_startable
 
@@ -45,7 +46,7 @@ def _give_share(stage: Stage, state: State) -> None:
         name
         for name, other in _EVERY.items()
         if name in _SHARE and name in {stage.name, *state.request.stages}
-        if name not in state.results and not other.why_not(state)
+        if not state.is_over(name) and not other.why_not(state)
     ]
     share = left * _SHARE[stage.name] / sum(_SHARE[name] for name in waiting)
     state.allowed = {stage.name: share}
@@ -71,26 +72,24 @@ def solve(
     """
     if request.source is not None and RunDir(request.source).about().get("verb") == VERB:
         request = replace(request, resume=Resume(request.source))
-    if request.resume is None:
+    request = taken_up(request, request.output.absolute(), VERB, is_whole=True, say=say)
+    if request.resume is None or request.resume.run is None:
         run, begun = _begun(request)
     else:
-        given = request.resume.run
-        named = given.absolute() if given is not None else None
-        run = find_resumable(request.output.absolute(), VERB, named)
-        # The original request, with where trials run now and what may be spent from now on.
-        begun = begun_with(run, SolveRequest)
-        most = request.max_trials or begun.max_trials
-        begun = replace(begun, executor=request.executor, max_trials=most)
+        run = RunDir(request.resume.run.absolute())
+        # The original request, with where trials run now.
+        begun = replace(begun_with(run, SolveRequest), executor=request.executor)
     lock = RunLock(run.lock).take()
     try:
         if request.resume is None:
             keep_request(run, begun)  # where it can be read, the run is under way
         state = State(run, begun, listeners, say, subject_of(begun).reduction)
         if request.resume is not None:
-            state.go_on(request.budget)
+            state.go_on(request.budget, request.max_trials)
         return _solved(state, lambda: written(run.path))
     finally:
         lock.release()
+        written(run.path)  # nothing runs there any more
 
 
 def _begun(request: SolveRequest) -> tuple[RunDir, SolveRequest]:
@@ -118,33 +117,32 @@ def dry_run(request: SolveRequest) -> list[dict[str, str | None]]:
 
 
 def _solved(state: State, written: Callable[[], None]) -> Solution:
-    state.best_so_far = lambda: _write(Solution(state, is_under_way=True), written)
+    def write_so_far() -> None:
+        write_summary(Solution(state, Reason.RUNNING))
+        written()
+
+    state.best_so_far = write_so_far
     try:
-        code = _stages(state)
-        if code is not None:
+        ended = _stages(state)
+        if ended is not Reason.DONE:
             _ship_so_far(state)
     finally:
         state.close()
-    solution = Solution(state, code)
-    _write(solution, written)
-    word = {Exit.INTERRUPTED: "interrupted", Exit.TERMINATED: "terminated"}
-    ended = "done" if code is None else word.get(code, "stopped")
-    state.run.describe(state=ended, status=solution.status)
+    if ended is Reason.DONE and state.is_cut_short:
+        ended = Reason.BUDGET
+    solution = Solution(state, ended)
+    write_summary(solution)
+    state.run.ends(ended, status=solution.status)
     return solution
 
 
-def _write(solution: Solution, written: Callable[[], None]) -> None:
-    write_summary(solution)
-    written()
-
-
-def _stages(state: State) -> Exit | None:
-    """Every stage not yet recorded. The exit code of a stop; None at its end."""
+def _stages(state: State) -> Reason:
+    """Every stage that is not over. Why it ended: done, or somebody stopped it."""
     try:
         for name in _EVERY:
             if _is_over(state):
                 break
-            if name in state.results:
+            if state.is_over(name):
                 continue
             wanted = name in {"reproduce", *state.request.stages} or _is_last_resort(name, state)
             if not wanted:
@@ -156,18 +154,20 @@ def _stages(state: State) -> Exit | None:
             state.add(_one(_EVERY[name], state))
             state.best_so_far()
     except Stopped as stopped:
-        return stopped.exit_code
+        return stopped.reason
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return Reason.INTERRUPTED
     except Terminated:
-        return Exit.TERMINATED
-    return None
+        return Reason.TERMINATED
+    return Reason.DONE
 
 
 def _is_last_resort(name: str, state: State) -> bool:
     """Whether the program itself is all that can be made smaller: without it nothing would ship."""
     request = state.request
     if name != "source" or request.stages != WANTED or state.known("reduce"):
+        return False
+    if state.results["reduce"].status == "budget":  # it may find something yet
         return False
     return python_of(subject_of(request).words) is not None
 
@@ -181,15 +181,16 @@ def _reduce_with_the_rest(state: State) -> None:
         return
     if left < 1 + state.seconds_of_one:
         return
-    del state.results["reduce"]  # while it goes on, its directory says what is known
+    state.again.add("reduce")  # while it goes on, its directory says what is known
     state.add(_one(_EVERY["reduce"], state))
 
 
 def _ship_so_far(state: State) -> None:
     """The best so far of a stopped run, packed untried. Resuming packs it again."""
-    if state.known("reduce") and "bundle" in state.request.stages:
+    wanted = "bundle" in state.request.stages and not state.is_over("bundle")
+    if state.known("reduce") and wanted:
         with suppress(AortaError, KeyboardInterrupt, Terminated):  # asked twice, it goes at once
-            state.results["bundle"] = Bundle(check=False)(state)
+            state.add(replace(Bundle(check=False)(state), is_draft=True))
 
 
 def _one(stage: Stage, state: State) -> StageResult:
@@ -198,27 +199,47 @@ def _one(stage: Stage, state: State) -> StageResult:
     if why := why or stage.why_not(state):
         return StageResult(stage.name, "skipped", why)
     searches = stage.name not in {"reproduce", "bundle"}
-    if searches and state.is_spent:
-        return StageResult(stage.name, "budget", state.is_spent)
-    _give_share(stage, state)
-    state.say(f"{stage.name} ...")
-    before = sum(result.seconds for result in state.results.values())
+    others = sum(result.seconds for name, result in state.results.items() if name != stage.name)
     try:
-        result = stage(state)
+        if searches and state.is_spent:
+            result = _as_it_was(state, stage.name, "budget", state.is_spent)
+        else:
+            _give_share(stage, state)
+            state.say(f"{stage.name} ...")
+            result = _asked(stage, state)
     except AortaError as wrong:
         if stage.name == "reproduce":
             raise
-        result = StageResult(stage.name, "failed", str(wrong))
+        result = _as_it_was(state, stage.name, "failed", str(wrong))
     if result.status in {"failed", "budget"} and state.is_spent:
         said = result.why if result.status == "budget" else ""  # where it stood, perhaps
         result = replace(result, status="budget", why=said or state.is_spent)
     counts = state.shared.counts  # `triage`, and `triage-original`
     spent = sum(n for name, n in counts.items() if name.partition("-")[0] == stage.name)
-    seconds = max(0.0, state.shared.elapsed - before)
+    seconds = max(0.0, state.shared.elapsed - others)
     return replace(result, trials=result.trials + spent, seconds=seconds)
+
+
+def _asked(stage: Stage, state: State) -> StageResult:
+    """Of a smaller reproducer than an ended process had it is another question, asked anew."""
+    while True:
+        try:
+            return stage(state)
+        except AnotherQuestionError as wrong:
+            run_dir = RunDir.of_journal(Path(str(wrong.where))).path
+            if stage.name in {"reproduce", "reduce"} or not run_dir.is_relative_to(state.path):
+                raise
+            shutil.rmtree(run_dir)
+
+
+def _as_it_was(state: State, name: str, status: Status, why: str) -> StageResult:
+    """A stage that could do nothing more: what it found before is still known."""
+    before = state.results.get(name)
+    run_dir = before.run_dir if before is not None else None
+    return StageResult(name, status, why, run_dir, answer=state.known(name))
 
 
 def _is_over(state: State) -> bool:
     """Whether nothing is left worth a trial: it does not fail, or its user can mend it at once."""
-    first = state.results.get("reproduce")
+    first = state.results["reproduce"] if state.is_over("reproduce") else None
     return first is not None and (first.status != "done" or bool(first.answer.get("mistake")))

@@ -10,6 +10,7 @@ from typing import Any
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.stats import percent_range, rate_to_json
+from aorta.engine.events import Ending, Reason
 from aorta.engine.rundir import RunDir, write_atomically, write_json
 from aorta.solve.state import State
 
@@ -18,11 +19,10 @@ SCHEMA = "aorta.solve/1"
 
 @dataclass(frozen=True)
 class Solution:
-    """Of a solve that is over, was stopped by somebody, or is under way."""
+    """Of a solve as it ended, or while it is running."""
 
     state: State
-    stopped: Exit | None = None
-    is_under_way: bool = False
+    ended: Reason
 
     @property
     def status(self) -> str:
@@ -45,17 +45,16 @@ class Solution:
         return list(self.to_json()["culprits"])
 
     @property
+    def again(self) -> str | None:
+        """The command that goes on with it, where there is something to go on with."""
+        return Ending(self.ended).command_to_go_on("solve", self.state.path)
+
+    @property
     def exit_code(self) -> Exit:
-        if self.stopped is not None:
-            return self.stopped
-        document = self.to_json()
-        if document["status"] in {"did_not_reproduce", "user_error"}:
-            return Exit.NO_ANSWER
-        if document["status"] == "partial":
-            return Exit.BUDGET
-        if any(document[key] for key in ("reproducer", "cure", "culprits")) or self._broken:
+        """What was found answers, whatever ended it; without an answer it is what ended it."""
+        if self.ended in {Reason.DONE, Reason.BUDGET} and self.status in {"solved", "partly"}:
             return Exit.OK
-        return Exit.BUDGET if self._is_cut_short else Exit.NO_ANSWER
+        return Exit.NO_ANSWER if self.ended is Reason.DONE else Ending(self.ended).exit_code
 
     def to_json(self) -> dict[str, Any]:
         return self._document
@@ -72,11 +71,12 @@ class Solution:
         # What a bisection named that did not end, or that the original contradicts, is no culprit.
         culprits = list(bisect.get("culprits") or []) if state.is_done("bisect") else []
         diverged = state.known("diverge")
+        reproducer = self._reproducer()
         document = {
-            "status": self._status(culprits, triage.get("cure")),
+            "status": self._status(culprits, triage.get("cure"), reproducer),
             "run_dir": str(state.path),
             "failure": self._failure(),
-            "reproducer": self._reproducer(),
+            "reproducer": reproducer,
             "cure": triage.get("cure"),
             "culprits": culprits,
             "bisect_status": bisect.get("status") if culprits else None,
@@ -99,22 +99,18 @@ class Solution:
         """The node, link or device that is guilty; empty where none was found to be."""
         return str(self.state.known("isolate").get("broken") or "")
 
-    @property
-    def _is_cut_short(self) -> bool:
-        return any(result.status == "budget" for result in self.state.results.values())
-
-    def _status(self, culprits: list[Any], cure: object) -> str:
+    def _status(self, culprits: list[Any], cure: object, reproducer: object) -> str:
         first = self.state.results.get("reproduce")
-        if self.stopped is not None or self.is_under_way or first is None:
+        if self.ended not in {Reason.DONE, Reason.BUDGET} or first is None:
             return "partial"
         if first.status == "no_answer":
             return "did_not_reproduce"
-        if first.status != "done":
-            return "partial"
         if first.answer.get("mistake"):
             return "user_error"
         named = culprits and self.state.known("bisect").get("status") != "range"
-        return "solved" if cure or named or self._broken else "partly"
+        if cure or named or self._broken:
+            return "solved"
+        return "partly" if reproducer or culprits else "partial"
 
     def _failure(self) -> dict[str, Any] | None:
         known, reduced = self.state.known("reproduce"), self.state.known("reduce")
@@ -134,15 +130,19 @@ class Solution:
         reduced, first = self.state.reduction, self.state.known("reduce")
         if reduced.get("status") not in {"reduced", "not_reduced", "partial"}:
             return None
-        if not reduced.get("original", {}).get("reproduced"):
+        if not reduced.get("original", {}).get("reproduced") or reduced["search"] == "lost":
             return None
         before = (first or reduced)["original"].get("median_sec")
         after = (reduced.get("final") or {}).get("median_sec")
         axes, source = first.get("axes", []), self.state.known("source").get("axes", [])
+        axes = [*axes, *(a for a in source if a["kind"] == "source" or not axes)]
+        # The original is the smallest only once nothing smaller was found to fail.
+        if reduced["status"] == "partial" and all(a["final"] == a["initial"] for a in axes):
+            return None
         seen = reduced["confirmed"] or reduced["original"]
         return {
             "path": f"{reduced['run_dir']}/shrunken",
-            "axes": [*axes, *(a for a in source if a["kind"] == "source" or not axes)],
+            "axes": axes,
             # How many times less one run takes; not one failure, where it fails now and then.
             "cheaper": round(before / after, 2) if before and after else None,
             "rate": {key: seen[key] for key in ("reproduced", "of")},
@@ -163,11 +163,12 @@ class Solution:
             words = shlex.join(state.request.command) or "..."
             yield f"if it is right as it is: aorta solve --stages reduce,source,bundle -- {words}"
             return
-        if document["status"] == "did_not_reproduce":
+        if document["status"] == "did_not_reproduce" or (known and "class" not in known):
             yield "run it where it fails, or give it longer: aorta solve --budget 8h ..."
             pattern = "--pattern 'time ([0-9.]+)' --above 0.5"
             yield f"if it is slow: aorta solve --oracle metric {pattern}"
-            return
+            if self.again is None:
+                return
         if self._broken:
             yield from document["isolation"]["next"]
         if document["cure"]:
@@ -179,10 +180,9 @@ class Solution:
         if document["bundle"]:
             run = " --run" if state.known("bundle")["elsewhere"] else ""
             yield f"aorta bundle verify {shlex.quote(document['bundle']['path'])}{run}"
-        if found or self.stopped is None:
+        if found or self.ended in {Reason.DONE, Reason.BUDGET}:
             yield f"aorta report {shlex.quote(str(state.path))}"
-        if self._is_cut_short or self.stopped or self.is_under_way:
-            yield shlex.join(["aorta", "solve", "--resume", str(state.path)])
+        yield from filter(None, [self.again])
 
 
 def write_summary(solution: Solution) -> None:
@@ -220,7 +220,7 @@ def _failure(document: dict[str, Any]) -> str:
         return "nothing is known yet"
     rate = failure["rate"]
     often = f"{rate['reproduced']} of {rate['of']} times"
-    if document["status"] == "did_not_reproduce":
+    if document["status"] == "did_not_reproduce" or failure["class"] is None:
         return f"it failed {often}"
     if document["status"] == "user_error":
         return str(failure["summary"])

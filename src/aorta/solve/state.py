@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from aorta.core.durations import show_duration
-from aorta.core.errors import Exit, InfrastructureError
+from aorta.core.errors import InfrastructureError
 from aorta.core.trial import Match, StreamEnd, TrialEnd, TrialSpec
 from aorta.engine.atomic import whole_lines
 from aorta.engine.events import Ending, Listener, Reason
@@ -38,16 +38,15 @@ Status = Literal["done", "skipped", "failed", "no_answer", "budget"]
 class Stopped(Exception):  # noqa: N818 - nothing went wrong
     """Somebody stopped the run in a stage; what it wrote stays, and can be resumed."""
 
-    def __init__(self, exit_code: Exit) -> None:
-        super().__init__(f"stopped with {exit_code}")
-        self.exit_code = exit_code
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(f"stopped: {reason}")
+        self.reason = reason
 
     @classmethod
     def check(cls, reason: Reason) -> None:
         """Raises where it was somebody who ended it."""
-        codes = {Reason.INTERRUPTED: Exit.INTERRUPTED, Reason.TERMINATED: Exit.TERMINATED}
-        if reason in codes:
-            raise cls(codes[reason])
+        if reason in {Reason.INTERRUPTED, Reason.TERMINATED}:
+            raise cls(reason)
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,7 @@ class StageResult:
     trials: int = 0
     seconds: float = 0.0
     answer: Mapping[str, Any] = field(default_factory=dict)
+    is_draft: bool = False  # of a run that was stopped: to be taken up when it goes on
 
     def row(self) -> dict[str, Any]:
         return {
@@ -215,6 +215,8 @@ class State:
         self._file = run.private / "stages.jsonl"
         lines = map(json.loads, whole_lines(self._file))
         self.results = {line["name"]: StageResult(**line) for line in lines}
+        # Stages to take up: what they found stays known until then.
+        self.again = {name for name, result in self.results.items() if result.is_draft}
         self.shared = SharedTrials(run.private, request.max_trials)
         self._opened = ExitStack()  # one executor for all stages
         self._executor = self._opened.enter_context(request.executor.opened())
@@ -224,11 +226,12 @@ class State:
     def known(self, stage: str) -> Mapping[str, Any]:
         """What a stage found; of a reduction that is not over, what its directory says."""
         result = self.results.get(stage)
-        if result is None and stage == "reduce":
-            folders = [self.path / f"{self.folder(stage).name}-plain", self.folder(stage)]
-            found = (json_object(folder / "result.json") for folder in folders)
-            return next(filter(None, found), {})
-        return result.answer if result is not None else {}
+        recorded = result.answer if result is not None else {}
+        if stage != "reduce" or self.is_over(stage):
+            return recorded
+        folders = [self.path / f"{self.folder(stage).name}-plain", self.folder(stage)]
+        found = (json_object(folder / "result.json") for folder in folders)
+        return next(filter(None, found), recorded)
 
     @property
     def reduction(self) -> Mapping[str, Any]:
@@ -236,19 +239,31 @@ class State:
         source, reduced = self.known("source"), self.known("reduce")
         return source if source.get("status") == "reduced" or not reduced else reduced
 
-    def go_on(self, seconds: float | None) -> None:
-        """Taken up again: what a budget ended is not over, the bundle is made anew. `seconds` may
-        be spent from now on; None: what is left of the budget, or as much again.
+    def go_on(self, seconds: float | None, trials: int | None) -> None:
+        """Taken up again: what a budget ended is not over, what was skipped beside it may have
+        something to do now, and the bundle is made anew. `seconds` may be spent from now on,
+        `trials` over all; None: what is left of the budget, or as much again.
         """
-        over = [n for n, r in self.results.items() if r.status == "budget"]
-        if over:
-            for name in (*over, "bundle"):
-                self.results.pop(name, None)
-        budget, spent = self.request.budget, self.shared.elapsed
-        if seconds is None and budget is not None and spent >= budget:
-            seconds = budget
-        if seconds is not None:
-            self.request = replace(self.request, budget=spent + seconds)
+        if self.is_cut_short:
+            unsure = {n for n, r in self.results.items() if r.status in {"budget", "skipped"}}
+            self.again |= unsure | ({"bundle"} & self.results.keys())
+        begun, shared = self.request, self.shared
+        if seconds is None and begun.budget is not None:
+            is_spent = self.is_cut_short or shared.elapsed >= begun.budget
+            seconds = begun.budget if is_spent else begun.budget - shared.elapsed
+        if trials is None and begun.max_trials is not None:
+            is_spent = self.is_cut_short or shared.trials >= begun.max_trials
+            trials = begun.max_trials + (shared.trials if is_spent else 0)
+        budget = None if seconds is None else shared.elapsed + seconds
+        self.request = replace(begun, budget=budget, max_trials=trials)
+        shared.most = trials
+
+    @property
+    def is_cut_short(self) -> bool:
+        return any(result.status == "budget" for result in self.results.values())
+
+    def is_over(self, stage: str) -> bool:
+        return stage in self.results and stage not in self.again
 
     def is_done(self, stage: str) -> bool:
         return stage in self.results and self.results[stage].status == "done"
@@ -317,6 +332,7 @@ class State:
         return ""
 
     def add(self, result: StageResult) -> None:
+        self.again.discard(result.name)
         self.results[result.name] = result
         with writing(self._file), self._file.open("ab") as file:
             file.write((json.dumps(asdict(result), default=str) + "\n").encode())

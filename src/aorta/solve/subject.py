@@ -209,6 +209,7 @@ def smallest(state: State) -> Subject:
     if not (shipped.get("self_contained") or shipped.get("in_original_directory")):
         return first
     confirmed = reduced.get("confirmed") or reduced["original"]
+    seen = (HitCount(count["reproduced"], count["of"]) for count in (confirmed, shipped))
     run_dir = Path(reduced["run_dir"])
     python = RunDir(run_dir).about().get("python")
     # As the reduction hands it on: with what it learned of the failure.
@@ -219,7 +220,7 @@ def smallest(state: State) -> Subject:
         cwd=run_dir / "shrunken",
         env={"PYTHON": str(python)} if python else {},
         oracle=dict(recipe["workload_config"]["oracle"]),
-        seen=HitCount(confirmed["reproduced"], confirmed["of"]),
+        seen=sum(seen, NOTHING),
         original=first.seen,
     )
 

@@ -69,10 +69,7 @@ class CellStats:
 
 
 def aggregate_cell(
-    documents: Iterable[TrialDocument],
-    steps: int | None = None,
-    *,
-    expected: Failure | None = None,
+    documents: Iterable[TrialDocument], steps: int | None = None, *, expected: Failure | None = None
 ) -> CellStats:
     """What the trials of a cell amount to; `expected`: the baseline's failure, as last known."""
     trials = [(document, outcome_of(document, expected)) for document in documents]

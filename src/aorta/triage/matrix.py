@@ -48,6 +48,7 @@ class MatrixRun:
         """A trial that could not be told is another trial of its cell."""
         return {
             "budget": replace(budget, retries=0),
+            "must_tell": True,
             "tolerant": True,
             "shows_it": lambda point: cell_of(point) == self.plan.baseline.name,
         }

@@ -16,6 +16,7 @@ from aorta.core.stats import rate_to_json
 from aorta.core.trial import Tally, TrialSpec, Verdict
 from aorta.engine.events import Note, PointDecided, Reason, TrialRecord
 from aorta.engine.judge import (
+    NOTHING,
     Calibration,
     HitCount,
     Judge,
@@ -41,17 +42,18 @@ _LONGEST_NAME = 80
 class StackRun:
     """Experiment of a stack: points say which candidates are on, `left_out` why others are not."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, seen: HitCount = NOTHING) -> None:
+        """`seen`: how often it was seen to fail before, without any."""
         self.plan, self.oracle = plan, plan.baseline.experiment.deciding
         self.candidates, self.left_out = _candidates(plan)
         chosen = [[entry.name, sorted(entry.env.items())] for entry in self.candidates]
         self.fingerprint = {**plan.fingerprint, "candidates": chosen}
         self.search = self.cures = CureSearch([entry.name for entry in self.candidates])
-        self.judges = self.gone = GoneJudges(plan.baseline.trials)
+        self.judges = self.gone = GoneJudges(plan.baseline.trials, seen)
 
     def rules(self, budget: Budget) -> dict[str, Any]:
         """Of the question, besides what every mode asks."""
-        return {"budget": budget}
+        return {"budget": budget, "must_tell": True}
 
     def describe(self) -> Iterator[str]:
         yield f"the smallest of {len(self.candidates)} mitigations that makes the failure go away"
@@ -169,25 +171,25 @@ class GoneJudge:
 
 
 class GoneJudges:
-    """Learns the rate of the original from its calibration."""
+    """Learns the rate of the original from its calibration, and from what was `seen` before."""
 
-    def __init__(self, cap: int) -> None:
+    def __init__(self, cap: int, seen: HitCount = NOTHING) -> None:
         self.cap = cap
-        self.original = HitCount()
+        self.original = self.seen = seen
         # That it is gone is believed the sooner, the better its rate is known.
         self._calibration = Calibration(straight=_STRAIGHT, cap=max(cap, _STRAIGHT))
 
     def judge_for(self, point: Point) -> Judge:
         """What always failed is first taken as certain: confirmation catches lucky stacks."""
         if point.purpose is Purpose.CALIBRATE:
-            return calibrating(self._calibration)
+            return calibrating(self._calibration, self.seen)
         if point.purpose is Purpose.CONFIRM:
             return GoneJudge(PresenceTest(self.original, 0.0, _ALPHA, _CONFIRM_BETA), 2 * self.cap)
         return GoneJudge(PresenceTest(self.original, 0.0, _ALPHA, _BETA, _CERTAIN), self.cap)
 
     def learn(self, point: Point, verdict: Verdict) -> None:
         if point.purpose is Purpose.CALIBRATE:
-            self.original = HitCount.of(verdict.tally)
+            self.original = self.seen + HitCount.of(verdict.tally)
 
     def chance_of_luck(self, tally: Tally) -> float:
         """How likely so many trials would be clean if nothing had changed."""
@@ -220,8 +222,9 @@ class StackReport(TriageReport):
 
     @property
     def original(self) -> Tally:
-        search = self.run.cures
-        return search.verdicts.get(search.without_any, Verdict(None)).tally
+        search, seen = self.run.cures, self.run.gone.seen
+        fresh = search.verdicts.get(search.without_any, Verdict(None)).tally
+        return fresh + Tally(seen.hits, seen.misses)
 
     @property
     def status(self) -> str:

@@ -139,11 +139,7 @@ def build_plan(recipe: Recipe, platform: Platform | None = None) -> Plan:
 
 
 def _planned(
-    recipe: Recipe,
-    index: int,
-    environment: Environment,
-    *,
-    known_elsewhere: bool,
+    recipe: Recipe, index: int, environment: Environment, *, known_elsewhere: bool
 ) -> PlannedCell:
     content = recipe.content
     cell = content.cells[index]

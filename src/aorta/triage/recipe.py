@@ -7,12 +7,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
-from aorta.core.documents import StrictModel, dump_yaml, validated
-from aorta.core.durations import parse_duration
+from aorta.core.documents import (
+    Count,
+    DocumentModel,
+    Seconds,
+    Text,
+    Variables,
+    dump_yaml,
+    validated,
+)
 from aorta.core.errors import AortaError, SpecError, UsageError
-from aorta.core.names import check_variable, is_path_safe
+from aorta.core.names import LONGEST_NAME, is_path_safe
 from aorta.core.trial import Environment, RuntimeKind
 from aorta.registry.catalogue import Catalogue
 from aorta.registry.documents import load_document
@@ -28,29 +35,18 @@ RESERVED_CELL_NAMES = frozenset({".", "..", "matrix.md", "matrix.json"})
 FLAG_MODE = "(flags)"
 
 
-def _tuple_of(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_tuple_of), Field(min_length=1)]
-Count = Annotated[int, Field(ge=1)]
-Text = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 def checked_cell_name(name: str) -> str:
     """A cell's name is a directory and an option's value: no slash, space, leading dash."""
     if not is_path_safe(name) or name in RESERVED_CELL_NAMES:
         raise UsageError(
-            f"{name!r} cannot name a cell; expected letters, digits, _ . and -, beginning with a "
-            f"letter, digit or _, and none of {', '.join(sorted(RESERVED_CELL_NAMES))}"
+            f"{name!r} cannot name a cell; expected letters, digits, _ . and -, at most "
+            f"{LONGEST_NAME} of them, beginning with a letter, digit or _, and none of "
+            f"{', '.join(sorted(RESERVED_CELL_NAMES))}"
         )
     return name
-
-
-def _variables(value: dict[str, str]) -> dict[str, str]:
-    for name, text in value.items():
-        check_variable(name, text, where="extra_env")
-    return value
 
 
 def _config(value: dict[str, Any]) -> dict[str, Any]:
@@ -63,11 +59,10 @@ def _config(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-Variables = Annotated[dict[str, str], AfterValidator(_variables)]
 Config = Annotated[dict[str, Any], AfterValidator(_config)]
 
 
-class InlineImage(StrictModel):
+class InlineImage(DocumentModel):
     """`{docker: REF}`: an image without any definition."""
 
     docker: Text
@@ -78,15 +73,21 @@ class InlineImage(StrictModel):
         return f"_inline_{digest}"
 
 
-class Confound(StrictModel):
+_IMAGE = (Mapping, InlineImage)
+
+
+class Confound(DocumentModel):
     threshold: float = Field(default=DEFAULT_THRESHOLD, gt=0, allow_inf_nan=False)
     baseline_cell: str | None = None
 
 
-class Cell(StrictModel):
+class Cell(DocumentModel):
     name: Annotated[str, AfterValidator(checked_cell_name)]
     mitigations: Names
-    environment: Text | InlineImage
+    environment: Annotated[
+        Annotated[Text, Tag("tag:name")] | Annotated[InlineImage, Tag("tag:image")],
+        Discriminator(lambda place: f"tag:{'image' if isinstance(place, _IMAGE) else 'name'}"),
+    ]
     extra_env: Variables = Field(default_factory=dict)
     workload_config: Config = Field(default_factory=dict)
     trials: Count | None = None
@@ -98,11 +99,7 @@ class Cell(StrictModel):
         return place if isinstance(place, str) else place.environment_name
 
 
-def _seconds(value: object) -> object:
-    return parse_duration(value) if isinstance(value, (str, int, float)) else value
-
-
-class RecipeFile(StrictModel):
+class RecipeFile(DocumentModel):
     """Every key of a recipe. `workload` and its config may be left to the command line."""
 
     schema_version: Annotated[int, Field(ge=SCHEMA_VERSION, le=SCHEMA_VERSION)]
@@ -112,11 +109,11 @@ class RecipeFile(StrictModel):
     steps: Count | None = None
     workload_config: Config = Field(default_factory=dict)
     extra_env: Variables = Field(default_factory=dict)
-    timeout: Annotated[float | None, BeforeValidator(_seconds)] = None
+    timeout: Seconds = None
     save_logs: bool = True
     warm: bool = False  # as --warm
     confound: Confound = Confound()
-    cells: Annotated[tuple[Cell, ...], BeforeValidator(_tuple_of), Field(min_length=1)]
+    cells: Annotated[tuple[Cell, ...], Field(min_length=1)]
 
     @field_validator("cells")
     @classmethod
@@ -209,10 +206,12 @@ def unique_files(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 def check_names(recipe: Recipe) -> None:
     """Every mitigation and environment exists, and no stack of mitigations contradicts itself."""
+    # Both here: what is wrong with the files is no cell's fault.
+    mitigations, _ = recipe.mitigations, recipe.environments
     for index, cell in enumerate(recipe.content.cells):
         where = f"{recipe.file}: cells[{index}]"
         try:
-            bundles = [(name, recipe.mitigations.get(name).env) for name in cell.mitigations]
+            bundles = [(name, mitigations.get(name).env) for name in cell.mitigations]
             recipe.environment_of(cell)
             stack_mitigations(bundles, decided={**recipe.content.extra_env, **cell.extra_env})
         except AortaError as wrong:

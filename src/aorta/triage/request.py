@@ -10,6 +10,7 @@ from aorta.core.documents import validated
 from aorta.core.errors import UsageError
 from aorta.core.names import slug
 from aorta.core.oracle import Oracle, oracle_to_json
+from aorta.engine.judge import NOTHING, HitCount
 from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.environments import NO_MITIGATION
@@ -60,6 +61,7 @@ class TriageRequest:
     mitigations_files: tuple[Path, ...] = ()
     timeout: float | None = None  # of one trial, in seconds
     max_wall_clock: float | None = None  # in seconds
+    seen: HitCount = NOTHING  # how often it was seen to fail before, without mitigations: optimize
     executor: ExecutorChoice = field(default_factory=ExecutorChoice)
     output_dir: Path = Path("triage_results")
     run_dir: Path | None = None  # exactly there, and not in a new one below output_dir

@@ -16,7 +16,7 @@ from aorta.core.oracle import known_failure
 from aorta.core.trial import Environment, Outcome, TrialEnd
 from aorta.engine.events import Event, Listener, PointDecided, TrialRecord
 from aorta.engine.question import Budget, Keep, Question
-from aorta.engine.rundir import RunDir, write_atomically, write_json
+from aorta.engine.rundir import RunDir, find_resumable, write_atomically, write_json
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, is_captured, snapshot_of
 from aorta.executors import Executor
@@ -28,6 +28,7 @@ from aorta.triage.plan import Plan, PlannedCell, build_plan
 from aorta.triage.recipe import Recipe, resolved_yaml
 from aorta.triage.request import TriageRequest, recipe_of
 from aorta.workloads.results import keep_trial
+from aorta.workloads.trial import check_command
 
 VERB = "triage"
 
@@ -38,19 +39,21 @@ SnapshotFor = Callable[[PlannedCell], dict[str, object]]
 def triage(
     request: TriageRequest,
     listeners: Callable[[], Sequence[Listener]] = tuple,
+    say: Callable[[str], None] = lambda _words: None,
 ) -> MatrixReport | StackReport:
     """Which mitigation, in which environment, makes it stop? Every trial that the mode asks for,
-    then its answer on disk; also of a run that is stopped before its end.
+    then its answer on disk; also of a run that is stopped before its end. `say` is called with the
+    run that is resumed, where the request names none.
 
     >>> triage(TriageRequest(recipe=Path("r.yaml"))).run_dir  # doctest: +SKIP
     """
-    recipe = recipe_of(request)
-    mode = StackRun if request.mode == "optimize" else MatrixRun
-    session = _session(mode(check_recipe(recipe)).plan, request)
+    request = _resumed(request, say)
+    run = _checked(request)
+    recipe, session = run.plan.recipe, _session(run.plan, request)
     chosen = replace(request.executor, warm=True) if recipe.content.warm else request.executor
     with session, closing(chosen.open()) as executor:
         files = RunFiles(session.run)
-        run: Run = mode(build_plan(files.adopt(recipe)))
+        run = _run(build_plan(files.adopt(recipe)), request)
         snapshots, warnings = files.take_snapshots(run.plan, executor)
         question = Question(
             search=run.search,
@@ -72,14 +75,24 @@ def triage(
 
 def dry_run(request: TriageRequest) -> dict[str, Any]:
     """The cells (none for a stack) and lines for people of what would run; nothing is written."""
-    plan = check_recipe(recipe_of(request))
-    run = StackRun(plan) if request.mode == "optimize" else MatrixRun(plan)
+    run = _checked(_resumed(request, lambda _words: None))
     cells = [
         {"name": one.name, "mitigations": list(one.cell.mitigations), "trials": one.trials}
-        for one in (plan.cells if isinstance(run, MatrixRun) else ())
+        for one in (run.plan.cells if isinstance(run, MatrixRun) else ())
     ]
-    results = f"results would go below {request.output_dir / plan.parent}"
+    results = f"results would go below {request.output_dir / run.plan.parent}"
     return {"cells": cells, "lines": [*run.describe(), results]}
+
+
+def _checked(request: TriageRequest) -> Run:
+    """Refuses what can be known to be wrong before anything is run or written."""
+    plan = check_recipe(recipe_of(request))
+    check_command(plan.baseline.experiment, request.executor.name)
+    return _run(plan, request)
+
+
+def _run(plan: Plan, request: TriageRequest) -> Run:
+    return StackRun(plan, request.seen) if request.mode == "optimize" else MatrixRun(plan)
 
 
 def check_recipe(recipe: Recipe) -> Plan:
@@ -99,7 +112,20 @@ def _session(plan: Plan, request: TriageRequest) -> Session:
     if place is not None:
         parent, name = place.parent, place.name
     content = plan.recipe.content
-    return Session.fresh(parent, VERB, name=name, ticket=content.ticket, workload=content.workload)
+    about: dict[str, Any] = {"ticket": content.ticket, "workload": content.workload}
+    return Session.fresh(parent, VERB, name=name, mode=request.mode, **about)
+
+
+def _resumed(request: TriageRequest, say: Callable[[str], None]) -> TriageRequest:
+    """With the run to go on with and its mode, where nothing else says what runs."""
+    resume = request.resume
+    if resume is None or request.recipe or request.command or request.workload:
+        return request
+    run = find_resumable(request.output_dir, VERB, resume.run, below="*/*/*/")
+    if resume.run is None:
+        say(f"resuming {run.path}")
+    mode = run.about().get("mode", request.mode)
+    return replace(request, mode=mode, resume=replace(resume, run=run.path))
 
 
 def _keeper(run: Run, run_dir: Path, snapshots: SnapshotFor) -> Keep:

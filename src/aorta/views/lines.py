@@ -104,10 +104,7 @@ class PlainProgress:
 
 
 def progress_for(
-    describe: Describe = describe_values,
-    *,
-    quiet: bool = False,
-    verbose: bool = False,
+    describe: Describe = describe_values, *, quiet: bool = False, verbose: bool = False
 ) -> list[Listener]:
     """No view, the live one on a terminal, or plain lines elsewhere."""
     if quiet:

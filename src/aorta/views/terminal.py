@@ -32,10 +32,7 @@ class TerminalProgress:
         self._best: Point | None = None
         self._judged, self._searched, self._left = 0, 0.0, ""
         self._live = Live(
-            get_renderable=self._drawn,
-            console=self._console,
-            refresh_per_second=4,
-            transient=True,
+            get_renderable=self._drawn, console=self._console, refresh_per_second=4, transient=True
         )
         self._live.start()
 

@@ -174,8 +174,14 @@ class World:
         return cls(rank=rank_of(environ), size=_size(environ.get("WORLD_SIZE", "1")))
 
 
-def check_launch(name: str, workload: type[Workload], world: World) -> None:
-    """Refuse, with RuntimeError, a workload that was launched in a way it cannot run in."""
+def check_launch(
+    name: str, workload: type[Workload], world: World, predicate: str | None = None
+) -> None:
+    """Refuse, with RuntimeError, a workload that was launched in a way it cannot run in, or that
+    has no such predicate.
+    """
+    if predicate is not None and predicate not in workload.predicates:
+        raise RuntimeError(f"{name} has no predicate {predicate!r}")
     if workload.launch_mode == "single_process" and world.size > 1:
         raise RuntimeError(
             f"{name} runs in a single process, and WORLD_SIZE is {world.size}; "

@@ -62,6 +62,7 @@ class Phase:
     CONSTRUCT = "construct"
     SETUP = "setup"
     RUN = "run"
+    PREDICATES = "predicates"
     FINISHED = "finished"
 
 
@@ -77,7 +78,8 @@ class WorkloadOrder:
     given: Mapping[str, Any] = field(default_factory=dict)
     trial_env: Sequence[str] = ()
     rank: int = 0
-    predicate: str | None = None  # alone: which of the workload's predicates says that it failed
+    predicate: str | None = None  # the one of the workload's that says whether it failed
+    declare: bool = False  # run nothing: only say what the class declares
 
     def to_json(self) -> str:
         content = {"schema": ORDER_SCHEMA, **vars(self), "result": str(self.result)}
@@ -121,21 +123,25 @@ class WorkloadTrial:
         """Import, launch check, construct, setup, run. What is raised becomes a failed result."""
         try:
             kind = load_workload(self.order.workload)
+            if self.order.declare:
+                said = {"axes": list(kind.axes), "predicates": sorted(kind.predicates)}
+                self.result, self.phase = WorkloadResult(True, metrics=said), Phase.FINISHED
+                return
             self.phase = Phase.LAUNCH
-            check_launch(self.order.workload, kind, World.of(self.environ))
+            wanted = self.order.predicate
+            check_launch(self.order.workload, kind, World.of(self.environ), wanted)
             self.phase = Phase.CONSTRUCT
             self.workload = kind(self.order.full_config(self.environ))
             self.phase = Phase.SETUP
             self.workload.setup()
             self.phase = Phase.RUN
             self.result = _checked(self.workload.run())
-        except (Exception, SystemExit) as wrong:
-            _logger.exception("%s: %s failed", self.order.workload, self.phase)
+            self.phase = Phase.PREDICATES
+            self.predicates = _answers(self.workload, self.result, wanted)
+            self.phase = Phase.FINISHED
+        except (Exception, SystemExit) as wrong:  # noqa: BLE001 - it is the result
             self.exception = _text_of(wrong)
             self.result = _failed_result(self.phase, wrong)
-        else:
-            self.phase = Phase.FINISHED
-            self.predicates = _answers(self.workload, self.result)
 
     def clean_up(self) -> None:
         """Always attempted once the workload exists; what it raises is reported only."""
@@ -168,12 +174,16 @@ class WorkloadTrial:
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         write_whole(target, text)
 
+    def say(self) -> None:
+        if self.exception is not None:
+            _logger.error("%s: %s failed\n%s", self.order.workload, self.phase, self.exception)
+
     @property
     def exit_code(self) -> ChildExit:
-        if self.phase == Phase.FINISHED:
-            return ChildExit.PASSED if self.result.passed else ChildExit.FAILED
         if self.result.main_work_started is False:
             return ChildExit.NO_EVIDENCE
+        if self.phase == Phase.FINISHED:
+            return ChildExit.PASSED if self.result.passed else ChildExit.FAILED
         return ChildExit.RAISED
 
 
@@ -199,7 +209,10 @@ def main(arguments: Sequence[str]) -> int:
 def _carry_out(trial: WorkloadTrial) -> ChildExit:
     try:
         trial.perform()
-        trial.keep()
+        try:
+            trial.keep()
+        finally:  # where an oracle's pattern ends the trial, the result is there already
+            trial.say()
         trial.clean_up()
         if trial.cleanup_exception is not None:
             trial.keep()
@@ -232,9 +245,6 @@ def _exit_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
         Path(place).write_text("".join(f"{ms}\n" for ms in result.step_times_ms), encoding="utf-8")
     if ended is ChildExit.NO_EVIDENCE:
         return ended
-    if predicate is not None and predicate not in trial.predicates:
-        _logger.critical("the workload has no answer of the predicate %r", predicate)
-        return ChildExit.NO_EVIDENCE
     fired = result.failure_count > 0 if predicate is None else trial.predicates[predicate]
     if fired:
         _logger.error("failed: %s", _first_detail(result))
@@ -245,7 +255,8 @@ def _exit_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
 def _first_detail(result: WorkloadResult) -> str:
     """The failure in the words of the oracle: its hint, or its error."""
     first = next(iter(result.failure_details), {})
-    return str(first.get("hint") or first.get("error") or "the workload reported a failure")[:200]
+    hint = first.get("hint") or first.get("error") or "the workload reported a failure"
+    return " ".join(str(hint)[:200].split())
 
 
 def rank_path(result: Path, rank: int) -> Path:
@@ -285,19 +296,21 @@ def _failed_result(phase: str, wrong: BaseException) -> WorkloadResult:
     )
 
 
-def _answers(workload: Workload, result: WorkloadResult) -> dict[str, bool]:
-    """What each predicate says; one that raises is left out and cannot be told."""
+def _answers(workload: Workload, result: WorkloadResult, wanted: str | None) -> dict[str, bool]:
+    """What each predicate says; without the one that is wanted nothing can be told."""
     answers = {}
     for name, predicate in workload.predicates.items():
         try:
             answers[name] = bool(predicate(result))
         except Exception:
             _logger.exception("predicate %r failed", name)
+    if wanted is not None and wanted not in answers:
+        raise LookupError(f"the workload has no answer of the predicate {wanted!r}")
     return answers
 
 
 def _text_of(wrong: BaseException) -> str:
-    return "".join(traceback.format_exception(wrong))[-MAX_EXCEPTION_TEXT:]
+    return "".join(traceback.format_exception(wrong)).rstrip()[-MAX_EXCEPTION_TEXT:]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ def check_startable(
     cwd: Path,
     path: str | None = None,
     comes_later: Callable[[str], bool] = lambda _file: False,
+    where: str = "--",
 ) -> None:
     """Raises `UsageError` where the first word is no program here (`path`: in place of PATH), or is
     an interpreter without its script. Text for a shell is not checked. `comes_later`: whether a
@@ -29,14 +30,14 @@ def check_startable(
     if isinstance(command, str) or not command:
         return
     name = command[0]
-    where = os.fspath(cwd / name) if "/" in name else name
-    if shutil.which(where, path=path) is None and not ("/" in name and comes_later(name)):
+    place = os.fspath(cwd / name) if "/" in name else name
+    if shutil.which(place, path=path) is None and not ("/" in name and comes_later(name)):
         why = _why(name, command, cwd, path)
-        raise UsageError(f"{name!r} cannot be started: {why}", where="--")
+        raise UsageError(f"{name!r} cannot be started: {why}", where=where)
     script = _script_of(command)
     if script is not None and not (cwd / script).exists() and not comes_later(script):
         near = did_you_mean(Path(script).name, _names_in((cwd / script).parent))
-        raise UsageError(f"there is no file {script!r} for {name!r} to run{near}", where="--")
+        raise UsageError(f"there is no file {script!r} for {name!r} to run{near}", where=where)
 
 
 def _script_of(command: Sequence[str]) -> str | None:

@@ -36,6 +36,7 @@ from aorta.workloads.ranks import (
     rank_log_variables,
     with_ranks_apart,
 )
+from aorta.workloads.startable import check_startable
 
 SHELL = ("/bin/bash", "-c")
 
@@ -114,6 +115,7 @@ class WorkloadRequest:
     file: str = "command line"  # where `config` was written, for errors
     at: str = "workload_config"
     known_elsewhere: bool = False  # the workload may be one that only its environment has
+    declare: bool = False  # of a registered workload: run nothing, say its axes and predicates
 
     def resolved_env(self) -> dict[str, str]:
         """The layers this request puts over whatever the environment inherits; later ones win."""
@@ -242,6 +244,16 @@ class _CommandSubject:
         return self.command
 
 
+def check_command(experiment: WorkloadExperiment, executor: str) -> None:
+    """Refuses a command that cannot be started, where its trials run on this machine itself."""
+    subject = experiment.subject
+    is_here = executor == "local" and not experiment.environment.isolated
+    if is_here and isinstance(subject, _CommandSubject):
+        request = experiment.request
+        where = f"{request.file}: {request.at}.command" if Path(request.file).is_file() else "--"
+        check_startable(subject.command, subject.cwd, experiment.env.get("PATH"), where=where)
+
+
 @dataclass(frozen=True)
 class _RegisteredSubject:
     request: WorkloadRequest
@@ -251,6 +263,7 @@ class _RegisteredSubject:
     def argv(self, trial_dir: Path, env: Mapping[str, str], index: int) -> tuple[str, ...]:
         trial_dir = trial_dir.absolute()  # the child runs in the directory of its workload
         steps = {} if self.request.steps is None else {STEPS: self.request.steps}
+        oracle = None if self.request.declare else self.request.oracle
         order = WorkloadOrder(
             workload=self.request.workload,
             result=trial_dir / RESULT_FILE,
@@ -258,6 +271,8 @@ class _RegisteredSubject:
             given=self._given(trial_dir, index),
             trial_env=sorted(env),
             rank=rank_of(os.environ),
+            predicate=oracle.predicate if isinstance(oracle, PythonOracle) else None,
+            declare=self.request.declare,
         )
         path = trial_dir / ORDER_FILE
         path.write_text(order.to_json(), encoding="utf-8")

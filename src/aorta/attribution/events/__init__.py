@@ -167,13 +167,14 @@ def event_of(
     groups = {name: value for name, value in match.groupdict().items() if value}
     number = groups.get("enqueued") or groups.get("seq")
     blamed = groups.get("blamed") or groups.get("set") or groups.get("after")
+    advice = pattern.advice
     event = replace(
         weak_event(line, source, pattern.id, pattern.failure_class),
         signature=f"{pattern.id} {stable(groups.get('key', ''))}".strip(),
         role=pattern.role,
         certainty=pattern.certainty,
         rank=int(groups["rank"]) if "rank" in groups else line.rank,
-        advice=(pattern.advice["kind"], pattern.advice["text"]) if pattern.advice else None,
+        advice=(advice["kind"], advice["text"].format(**groups)) if advice else None,
         node=groups.get("node") or line.node,
         device=groups.get("device"),
         sequence=int(number) if number else None,

@@ -144,13 +144,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
     return error.response()
 
 
-_REFUSALS = (
-    ApiError,
-    PathRefusedError,
-    SQLAlchemyError,
-    HTTPException,
-    RequestValidationError,
-)
+_REFUSALS = (ApiError, PathRefusedError, SQLAlchemyError, HTTPException, RequestValidationError)
 
 
 # ---- the wire of NVIDIA's resiliency extension

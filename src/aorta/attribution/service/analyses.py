@@ -17,12 +17,13 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Annotated, Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from aorta.attribution import attribute
@@ -52,7 +53,18 @@ _logger = logging.getLogger(__name__)
 # ---- what is reported
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][!-.0-~]{0,199}$")]
-_Moment = Annotated[float, Field(ge=0, le=1e12)]
+
+
+def _moment(value: object) -> datetime:
+    """Raises ValueError: as cycle_info.json writes it, or not at all."""
+    moment = datetime.fromisoformat(value.upper()) if isinstance(value, str) else None
+    if moment is None or moment.tzinfo is None:
+        raise ValueError("neither seconds since the epoch nor ISO 8601 with an offset from UTC")
+    return moment
+
+
+_Seconds = Annotated[float, Field(ge=0, le=1e12)]  # since the epoch
+_Moment = _Seconds | Annotated[datetime, BeforeValidator(_moment)]
 
 
 class TailReport(StrictModel):
@@ -70,7 +82,7 @@ class CycleReport(StrictModel):
     tails: list[TailReport] = Field(default=[], max_length=4096)
     failures: list[RankEnd] = Field(default=[], max_length=8192)
     agents_expected: Annotated[int, Field(ge=1, le=1_000_000), WHOLE] | None = None
-    # How long the cycle lived: told outright, or by when it began and ended (since the epoch).
+    # How long the cycle lived: told outright, or by when it began and ended.
     lived_sec: Annotated[float, Field(ge=0, le=1e10)] | None = None
     started: _Moment | None = None
     ended: _Moment | None = None
@@ -82,7 +94,11 @@ class CycleReport(StrictModel):
         """Seconds; None where the agent did not say."""
         if self.lived_sec is not None or self.started is None or self.ended is None:
             return self.lived_sec
-        return max(0.0, self.ended - self.started)
+        began, ended = (
+            each.timestamp() if isinstance(each, datetime) else each
+            for each in (self.started, self.ended)
+        )
+        return max(0.0, ended - began)
 
 
 # ---- in the process of an analysis

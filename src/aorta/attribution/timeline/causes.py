@@ -246,13 +246,18 @@ def _from_outside(facts: Facts, own: FoundCause | None) -> FoundCause | None:
     if not events:
         return None
     event = min(events, key=lambda event: (event.time or 0.0, event.node is None))
+    alike = [other for other in events if other.failure_class is event.failure_class]
     places = facts.places
-    there = [rank for rank, where in places.items() if where == event.node]
+    node = event.node or (places.get(event.rank) if event.rank is not None else None)
+    node = node or next((other.node for other in alike if other.node), None)
+    shown = [event, *(e for e in alike if e is not event and e.node in {None, node})]
+    there = [rank for rank, where in places.items() if where == node]
     victim = there[0] if event.rank is None and len(there) == 1 else event.rank
     if victim is None and own is not None and event.failure_class not in BY_SCHEDULER:
-        elsewhere = own.rank in places and event.node not in {None, places[own.rank]}
+        elsewhere = own.rank in places and node not in {None, places[own.rank]}
         victim = None if elsewhere else own.rank
-    return replace(of_events([event], victim), node=event.node)
+    device = next((each.device for each in shown if each.device), None)
+    return replace(of_events(shown, victim), node=node, device=device)
 
 
 def _is_ours(event: Event, facts: Facts) -> bool:
@@ -271,8 +276,8 @@ def _explains(event: Event, own: FoundCause | None, facts: Facts) -> bool:
         return not any(_fails_by_itself(other, event) for other in facts.events)
     if own is None or own.failure_class in _MAY_BE_HARDWARE:
         return True
-    raised = own.failure_class is FailureClass.USER_EXCEPTION
-    return raised and _OF_A_DEVICE.search(own.words) is not None
+    guessed = own.certainty is Certainty.WEAK or own.failure_class is FailureClass.USER_EXCEPTION
+    return guessed and _OF_A_DEVICE.search(own.words) is not None
 
 
 def _fails_by_itself(event: Event, word: Event) -> bool:

@@ -83,7 +83,8 @@ def conclude(facts: Facts) -> Finding:
         return Finding(FailureClass.UNKNOWN, 0.0, Root(), (), "", words, *steps, state=state)
     cause, confidence, basis = _classified(cause, _surer(cause, rivals, facts), facts)
     suspects = cause.ranks or ((cause.rank,) if cause.rank is not None else ())
-    root, failure = _root(cause, facts), _failure(cause, facts)
+    root = _root(cause, facts)
+    failure = replace(_failure(cause, facts), ended=_ended(root, facts))
     frames = failure.causes[0].first.frames if failure.causes else ()
     own = (event for event in cause.events if event.failure_class is cause.failure_class)
     advice = next((event.advice for event in own if event.advice), None)
@@ -123,9 +124,14 @@ def _failure(cause: FoundCause, facts: Facts) -> Failure:
         }
         return Failure(causes=(raised,), words=tuple(sorted(asserted)), failure_class=kind)
     words = (cause.signature,) if cause.signature else ()
-    end = next((end for end in facts.failures if end.rank == cause.rank), None)
-    ended = Ended() if cause.events or end is None else Ended(end.exit_code, end.signal)
-    return Failure(ended, words=words, failure_class=kind)
+    return Failure(words=words, failure_class=kind)
+
+
+def _ended(root: Root, facts: Facts) -> Ended:
+    """How the root ended, or whoever alone did; the signal of its launcher is not its end."""
+    ends = [end for end in facts.failures if root.rank in {None, end.rank}]
+    own = [end for end in ends if end.failed and not end.ended_by_launcher]
+    return Ended(own[0].exit_code, own[0].signal) if len(own) == 1 else Ended()
 
 
 # ---- what it is, and how sure that is

@@ -102,10 +102,7 @@ class Recorder:
 
     def emit(self, head: int, read: Sequence[int], given: Sequence[int]) -> int:
         """The record's number. `read`: writer, kind, offset of each tensor; `given`: kinds."""
-        pending = self._pending
-        pending += (self.step, head, len(read), len(given))
-        pending += read
-        pending += given
+        self._pending += (self.step, head, len(read), len(given), *read, *given)
         self.count += 1
         if self.count - self._first >= _PENDING or self.held_bytes > self.most_held_bytes:
             self.flush()

@@ -26,7 +26,7 @@ _ROWS = 16
 _WEIGHTS = 1021
 _ROOM = 1 << 16  # numbers for which a lot has room at first
 # Of a GPU's memory, what may wait there to be summed up.
-_SHARE_OF_A_GPU = 128
+_SHARE_OF_A_GPU = 64
 
 
 class _Lot:
@@ -46,26 +46,23 @@ class _Lot:
         with torch.inference_mode(False):  # else nothing could be written there outside of it
             return torch.empty(size, dtype=torch.float64, device=self.device)
 
-    def _begin_of(self, size: int) -> int:
-        begin = self._used
-        self._used = end = begin + size
-        if end > self._size:
-            _synchronize(self.device)  # copies may have been made in any stream
-            self._size = max(_ROOM, end, 2 * begin)
-            larger = self._empty(self._size)
-            larger[:begin].copy_(self._room[:begin])
-            self._room = larger
-        return begin
+    def _grow(self, size: int) -> None:
+        """So that as much more has room."""
+        _synchronize(self.device)  # copies may have been made in any stream
+        self._size = max(_ROOM, self._used + size, 2 * self._used)
+        larger = self._empty(self._size)
+        larger[: self._used].copy_(self._room[: self._used])
+        self._room = larger
 
     def add(self, tensor: Any, kind: "TensorKind") -> None:
         self.sizes.append(kind.size)
         self.width += kind.count
         if kind.convert is not None:
             tensor = kind.convert(tensor)
-        self._copy(tensor, kind)
-
-    def _copy(self, tensor: Any, kind: "TensorKind") -> None:
-        begin = self._begin_of(kind.size)
+        begin = self._used
+        if begin + kind.size > self._size:
+            self._grow(kind.size)
+        self._used = begin + kind.size
         self._room.as_strided(kind.shape, kind.strides, begin).copy_(tensor)
 
     def add_all(self, tensors: Sequence[Any], kinds: "Sequence[TensorKind]") -> None:
@@ -77,8 +74,11 @@ class _Lot:
         self.sizes += [kind.size for kind in kinds]
         self.width += sum([kind.count for kind in kinds])
         flat = torch._C._nn.flatten_dense_tensors(tensors)
-        begin = self._begin_of(len(flat))
-        self._room.narrow(0, begin, len(flat)).copy_(flat)
+        size, begin = len(flat), self._used
+        if begin + size > self._size:
+            self._grow(size)
+        self._used = begin + size
+        self._room.narrow(0, begin, size).copy_(flat)
 
     def summed_up(self) -> Any:
         """All numbers of all its results, one behind the other, as doubles on the device."""
@@ -96,7 +96,11 @@ class _LargeLot(_Lot):
         super().__init__(number, device, _of_small)
         self._statistics: list[tuple[Any, ...]] = []
 
-    def _copy(self, tensor: Any, _kind: "TensorKind") -> None:
+    def add(self, tensor: Any, kind: "TensorKind") -> None:
+        self.sizes.append(kind.size)
+        self.width += kind.count
+        if kind.convert is not None:
+            tensor = kind.convert(tensor)
         self._statistics.append(_statistics(tensor))
 
     def add_all(self, tensors: Sequence[Any], kinds: "Sequence[TensorKind]") -> None:
@@ -259,9 +263,10 @@ class Digests:
     def take(self, tensors: Sequence[Any], numbers: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Copy these in their order; the numbers of their kinds, looked up unless given."""
         if len(tensors) == 1:
-            kind = self.kind(tensors[0])
+            (tensor,) = tensors
+            kind = self.kind(tensor)
             if kind.lot is not None:
-                kind.lot.add(tensors[0], kind)
+                kind.lot.add(tensor, kind)
                 self._recorder.held_bytes += kind.bytes
             return (kind.number,)
         numbers = numbers or tuple([self.kind(tensor).number for tensor in tensors])

@@ -6,16 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.report.charts import GridCell, draw_grid
-from aorta.report.page import (
-    FactRows,
-    Figure,
-    Headline,
-    Listing,
-    Page,
-    Section,
-    TextLine,
-    Tone,
-)
+from aorta.report.page import FactRows, Figure, Headline, Listing, Page, Section, TextLine, Tone
 from aorta.report.pages.common import list_section, listed, percent, table_section
 from aorta.report.run_reader import Document, OpenedRun, attribution_in
 

@@ -10,12 +10,7 @@ from aorta.core.templates import template
 from aorta.core.trial import Outcome
 from aorta.report.charts import Curve
 from aorta.report.page import Figure, Page, Section, TextLine
-from aorta.report.pages.common import (
-    list_section,
-    listing_section,
-    own_words_page,
-    seen_outcomes,
-)
+from aorta.report.pages.common import list_section, listing_section, own_words_page, seen_outcomes
 from aorta.report.run_reader import Document, OpenedRun, Trial, read_json, read_tail
 
 _ENDS = {"good": "last-known-good", "bad": "first-known-bad"}

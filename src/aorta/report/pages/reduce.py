@@ -54,10 +54,7 @@ def _size(value: object) -> float | None:
 def page(run: OpenedRun) -> Page:
     tracks = tracks_of(run)
     found = own_words_page(
-        run,
-        run.documents.section("result"),
-        picture=picture_of(tracks),
-        sections=remaining(run),
+        run, run.documents.section("result"), picture=picture_of(tracks), sections=remaining(run)
     )
     shrunk = ", ".join(track.says for track in tracks if track.final < track.initial)
     sentence = f"{found.answer.sentence}: {shrunk}" if shrunk else found.answer.sentence

@@ -10,12 +10,7 @@ from aorta.core.stats import counted
 from aorta.report.charts import draw_strip
 from aorta.report.page import Figure, Page, Section, TextLine
 from aorta.report.pages import reduce
-from aorta.report.pages.common import (
-    listing_section,
-    own_words_page,
-    seconds,
-    table_section,
-)
+from aorta.report.pages.common import listing_section, own_words_page, seconds, table_section
 from aorta.report.run_reader import Document, OpenedRun, read_json, read_json_lines, read_tail
 
 _MOST_LINES, _MOST_PATCH = 30, 120

@@ -17,6 +17,7 @@ from aorta.core.documents import validated
 from aorta.core.errors import Exit, UsageError
 from aorta.core.names import slug
 from aorta.core.trial import Environment
+from aorta.engine.events import Reason
 from aorta.engine.question import Budget
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.launcher import python_of, words_of
@@ -39,7 +40,7 @@ from aorta.solve.subject import (
 PATCH = "culprit.diff"
 CHECK = "bisect-original"
 _NOT_ON_THE_ORIGINAL = "seen on the reduced reproducer, not on the original"
-_STOPPED = {Exit.INTERRUPTED, Exit.TERMINATED}
+_STOPPED = {Exit.INTERRUPTED: Reason.INTERRUPTED, Exit.TERMINATED: Reason.TERMINATED}
 _MOST_ATTEMPTS = 14
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WRONGLY_GOOD = 0.002  # of one revision that fails as often as the reproducer; a dozen are tried
@@ -142,8 +143,8 @@ class Bisect(Stage):
                 budget=Budget(max_seconds=state.seconds_left(counted_as)),
             )
         )
-        if findings.exit_code in _STOPPED:
-            raise Stopped(Exit(findings.exit_code))
+        if reason := _STOPPED.get(Exit(findings.exit_code)):
+            raise Stopped(reason)
         return findings
 
     def _result(self, state: State, findings: Findings, between: Between) -> StageResult:

@@ -67,9 +67,11 @@ class Reduce(Stage):
         """With every axis that can be guessed; with the plain ones where that does not fail."""
         result = self._reduced(state, state.folder(self.name), plain=False)
         drafted = subject_of(state.request).spec is None
-        if not drafted or result.answer.get("status") != "did_not_reproduce" or state.is_spent:
+        if not drafted or result.answer.get("status") != "did_not_reproduce":
             return result
         folder = state.path / f"{state.folder(self.name).name}-plain"
+        if state.is_spent and not folder.is_dir():
+            return result
         return self._reduced(state, folder, plain=True)
 
     def _reduced(self, state: State, folder: Path, *, plain: bool) -> StageResult:
@@ -95,11 +97,7 @@ def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
         subject_of(requested).environment, mitigations_files=requested.mitigations_files
     )
     request = ReduceRequest(
-        run_dir=folder,
-        ticket=requested.ticket,
-        layers=layers,
-        **state.how(stage, folder),
-        **more,
+        run_dir=folder, ticket=requested.ticket, layers=layers, **state.how(stage, folder), **more
     )
     report = reduce(request, state.listeners(stage), written=state.best_so_far)
     Stopped.check(report.ending.reason)

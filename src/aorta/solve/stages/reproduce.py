@@ -107,11 +107,8 @@ def _user_error(failure: dict[str, Any], seen: HitCount) -> StageResult:
 
 def _first_failure(state: State, subject: Subject) -> _Seen | StageResult:
     """What it looks like; or the result of this stage, where it never failed."""
-    limit = min(MOST_LOOKS, state.request.max_trials or MOST_LOOKS)
     before = NOTHING
-    for name, most in (("first", 1), ("more", limit - 1)):
-        if most < 1:
-            break
+    for name, most in (("first", 1), ("more", MOST_LOOKS - 1)):
         patience = _patience(state)
         report = _look(state, subject, name, most, patience)
         ends = _failing_ends(state, report, by_numbers=subject.oracle is None)
@@ -122,8 +119,9 @@ def _first_failure(state: State, subject: Subject) -> _Seen | StageResult:
         if ends:
             return _Seen(_drafted(subject, ends[0]), ends[0], before)
     why = f"{_seldom(before)}, or not here"
+    status: Status = "budget" if before.trials < MOST_LOOKS and state.is_spent else "no_answer"
     rate = rate_to_json(0, before.trials)
-    return StageResult("reproduce", "no_answer", why, answer={"rate": rate})
+    return StageResult("reproduce", status, why, answer={"rate": rate})
 
 
 def _drafted(subject: Subject, end: TrialEnd) -> Mapping[str, Any]:

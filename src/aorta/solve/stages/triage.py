@@ -9,7 +9,7 @@ from aorta.engine.events import Reason
 from aorta.probe.gpus import platform_here
 from aorta.registry.environments import INLINE_IMAGE
 from aorta.registry.mitigation import UNKNOWN_FAILURE
-from aorta.registry.mitigations import plausible_mitigations
+from aorta.registry.mitigations import load_mitigations, plausible_mitigations
 from aorta.solve.stages.reproduce import MISTAKES
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
 from aorta.solve.subject import Subject, environment_of, original, run_command, smallest
@@ -42,6 +42,7 @@ class Triage(Stage):
                 mode="optimize",
                 output_dir=state.path,
                 run_dir=folder,
+                seen=subject.seen,
                 **state.how(self.name, folder),
             ),
             state.listeners(self.name),
@@ -106,8 +107,8 @@ def candidates(state: State) -> list[str]:
     flaky = rate.get("reproduced", 0) < rate.get("of", 0)
     if (known.get("confidence") or 0.0) < _SURE or (flaky and failure in MISTAKES):
         classes.append(UNKNOWN_FAILURE)
-    files = state.request.mitigations_files
-    found = [e.name for one in classes for e in plausible_mitigations(one, platform_here(), files)]
+    every, here = load_mitigations(state.request.mitigations_files).values(), platform_here()
+    found = [e.name for one in classes for e in plausible_mitigations(one, here, every)]
     return list(dict.fromkeys(found))
 
 
