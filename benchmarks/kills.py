@@ -26,7 +26,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aorta.engine.rundir import RunDir
 
 KILLS = 200
 MARK = "AORTA_KILL_MARK"
@@ -276,16 +279,19 @@ class _Place:
         from aorta.engine.journal import read_records
 
         found = []
-        for journal in self._journals():
-            private, run = journal.parent.resolve(), journal.parent.parent.resolve()
-            for record in read_records(journal):
-                inside = (run / record.path).exists()
-                place = str((run if inside else private) / record.path)
-                found.append((place, (str(run), record.point.key, record.index)))
+        for run in self._runs():
+            for record in read_records(run.journal) if run.journal.exists() else ():
+                inside = (run.path / record.path).exists()
+                place = str((run.path if inside else run.private) / record.path)
+                found.append((place, (str(run.path), record.point.key, record.index)))
         return found
 
-    def _journals(self) -> list[Path]:
-        return sorted(self.path.glob("out/**/.aorta/journal.jsonl"))
+    def _runs(self) -> list["RunDir"]:
+        """The outermost first."""
+        from aorta.engine.rundir import RunDir
+
+        runs = [RunDir(place.parent.resolve()) for place in self.path.glob("out/**/.aorta")]
+        return sorted(filter(RunDir.about, runs), key=lambda run: (len(run.path.parts), run.path))
 
     def _log(self) -> list[str]:
         try:
@@ -297,9 +303,8 @@ class _Place:
         split = self.words.index("--") if "--" in self.words else len(self.words)
         executor = "slurm" if self._executor == "steps" else self._executor
         words = [*self.words[:split], "--jobs", str(jobs), "--executor", executor, "-q"]
-        begun = sorted(self.path.glob("out/**/.aorta/run.json"), key=lambda path: len(path.parts))
-        if begun:
-            words += ["--resume", str(begun[0].parent.parent)]
+        if begun := self._runs():
+            words += ["--resume", str(begun[0].path)]
         words += self.words[split:]
         child = os.fork()
         if child:

@@ -134,7 +134,7 @@ def _wait_for_lines(tmp_path: Path, count: int) -> None:
     wait_until(
         lambda: any(
             journal.read_bytes().count(b'"kind":"trial"') >= count
-            for journal in tmp_path.glob("out/*/.aorta/journal.jsonl")
+            for journal in tmp_path.glob("out/.aorta/*/journal.jsonl")
         ),
         f"the writing down of {count} trials",
     )

@@ -29,7 +29,7 @@ while True:
     jobs = draw.choice("13")
     child = os.fork()
     if child == 0:
-        begun = [path.split("/.aorta")[0] for path in glob.glob("out/*/.aorta/journal.jsonl")]
+        begun = ["out/" + path.split("/")[2] for path in glob.glob("out/.aorta/*/journal.jsonl")]
         os.setsid()
         log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
@@ -69,8 +69,8 @@ def test_killed_ten_times_it_answers_the_same_and_runs_no_trial_twice(tmp_path: 
     )  # fmt: skip
     said = (tmp_path / "log.txt").read_text()
     assert driven.returncode == 0, (seed, driven.stderr, said)
-    (journal,) = (tmp_path / "out").glob("*/.aorta/journal.jsonl")
-    done = reduce_spec(spec, "--resume", journal.parent.parent)
+    (journal,) = (tmp_path / "out").glob(".aorta/*/journal.jsonl")
+    done = reduce_spec(spec, "--resume", tmp_path / "out" / journal.parent.name)
     report = done.json()
     assert finals(report) == {"N": 137, "F": 2}, seed
     assert report["axes"][1]["final_items"] == ["c", "f"]

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
+from aorta.engine.rundir import RunDir
 from support.aorta_cli import aorta
 from support.reductions import BOOM, numeric, reduce_spec, run_dir_of, write_spec
 
@@ -80,7 +81,7 @@ def test_the_private_journal_is_whole_and_a_stopped_run_is_scrubbed_too(tmp_path
     assert done.exit_code == 4
     run_dir = run_dir_of(done.json(), tmp_path)
     _assert_nothing_in(run_dir)
-    assert PROJECT in (run_dir / ".aorta" / "journal.jsonl").read_text()
+    assert PROJECT in RunDir(run_dir).journal.read_text()
 
 
 def test_the_reproducer_still_runs_when_its_data_file_was_renamed(tmp_path: Path) -> None:

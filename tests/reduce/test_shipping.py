@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from aorta.engine.rundir import RunDir
 from aorta.reduce.files import made_portable
 from support.aorta_cli import aorta, environ
 from support.reductions import (
@@ -25,6 +26,7 @@ from support.reductions import (
     with_trials,
     write_spec,
 )
+from support.waiting import patience
 
 FAILS = {"kind": "exit_code"}
 TRAIN = """import os, sys
@@ -418,10 +420,16 @@ def test_a_tar_of_a_scrubbed_run_directory_holds_nothing_of_what_was_scrubbed(
     report = reduce_spec(spec, "--scrub", "zebra-9").json()
     run_dir = run_dir_of(report, tmp_path)
     made = tmp_path / "run.tar"
-    subprocess.run(["tar", "-cf", made, "-C", run_dir.parent, run_dir.name], check=True)
+    # also where links are followed
+    subprocess.run(["tar", "-chf", made, "-C", run_dir.parent, run_dir.name], check=True)
     assert b"zebra-9" not in made.read_bytes()
-    assert (run_dir / ".aorta" / "journal.jsonl").is_file()
-    trials = (run_dir / ".aorta" / "trials").rglob("stdout.log")
+    subprocess.run(["cp", "-rL", run_dir, tmp_path / "copy"], check=True)
+    copied = [path for path in (tmp_path / "copy").rglob("*") if path.is_file()]
+    assert len(copied) > 8
+    assert not [path for path in copied if b"zebra-9" in path.read_bytes()]
+    private = RunDir(run_dir).private
+    assert (private / "journal.jsonl").is_file()
+    trials = (private / "trials").rglob("stdout.log")
     assert any("zebra-9" in log.read_text() for log in trials)
     assert "lie outside" in (run_dir / "SHIP.md").read_text()
     again = reduce_spec(spec, "--scrub", "zebra-9", "--resume", run_dir).json()
@@ -447,9 +455,10 @@ def test_scrubbing_that_breaks_the_reproducer_is_seen_and_said(tmp_path: Path) -
     bad = done.json()
     assert bad["shipped_copy"]["self_contained"] is False
     assert (bad["status"], bad["search"], done.exit_code) == ("partial", "reduced", 3)
-    assert "run_repro.sh does not fail by itself" in bad["why"]
+    assert "run_repro.sh does not fail by itself; scrubbing took 1 value out of it" in bad["why"]
     ship = (run_dir_of(bad, tmp_path) / "SHIP.md").read_text()
     assert "does not fail the same way by itself" in ship
+    assert "workload: {files" not in ship  # no file is what it lacks
 
 
 def test_a_script_that_ships_ends_badly_where_the_failure_is_a_line_alone(tmp_path: Path) -> None:
@@ -464,6 +473,32 @@ def test_a_script_that_ships_ends_badly_where_the_failure_is_a_line_alone(tmp_pa
     (shrunken / "run_repro.sh").write_text(fine)
     done = subprocess.run(["bash", shrunken / "run_repro.sh"], capture_output=True, check=False)
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "reader", ["> /dev/null", "| (sleep 1; tail -1)", "| (read line; exec <&-; sleep 1)"]
+)
+@pytest.mark.parametrize("stream", ["stdout", "stderr", "both"])
+def test_a_script_that_ships_ends_as_its_failure_says_whoever_reads_it(
+    stream: str, reader: str, tmp_path: Path
+) -> None:
+    """More lines than a pipe holds, and a process that goes on and keeps the pipes open."""
+    end = {"stdout": "", "stderr": " >&2", "both": " >&2"}[stream]
+    script = (
+        "sleep 30 & disown\nseq 1 20000\nseq 1 20000 >&2\n"
+        f'[ "$N" -ge 5 ] && echo "NaN detected at step 5"{end}\nexit 0\n'
+    )
+    oracle = {"kind": "regex", "pattern": "NaN detected", "stream": stream}
+    report = reduce_spec(write_spec(tmp_path, script, [numeric("N", 6, 4)], oracle=oracle)).json()
+    repro = run_dir_of(report, tmp_path) / "shrunken" / "run_repro.sh"
+    both = reader.replace("> ", "&> ").replace("| ", "|& ")
+    for number, expected in ((5, 1), (4, 0)):
+        repro.write_text(repro.read_text().replace("N=5", f"N={number}"))
+        ran = subprocess.run(
+            ["bash", "-c", f'bash "$0" {both}; exit ${{PIPESTATUS[0]}}', repro],
+            check=False, start_new_session=True, timeout=patience(60),
+        )  # fmt: skip
+        assert ran.returncode == expected
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ CARRIERS: dict[str, Callable[[str], str]] = {
     "hex.log": lambda line: f"blob {line.encode().hex()} end\n",
     "theirs.json": lambda line: json.dumps({"tail": [{"text": line}]}, indent=2),
 }
-STANDS_IN = re.compile(rf"{PLACEHOLDER.pattern}|(?:{'|'.join(Kind)})-[1-9]")
+STANDS_IN = re.compile(rf"{PLACEHOLDER.pattern}|(?:{'|'.join(Kind)})_[1-9]")
 OURS = ("result.json", "keys.json", "reduction_trace.jsonl", "recipe.resolved.yaml")
 
 

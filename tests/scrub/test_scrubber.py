@@ -7,6 +7,7 @@ import bz2
 import gzip
 import json
 import lzma
+import re
 import subprocess
 import zlib
 from typing import Any
@@ -16,6 +17,8 @@ import yaml
 
 from aorta.core.documents import Loader
 from aorta.core.errors import UsageError
+from aorta.core.failure import Failure
+from aorta.core.templates import said_in
 from aorta.scrub.files import Account, FileScrubber, NotTextError, learn_document, scrub_document
 from aorta.scrub.findings import Kind
 from aorta.scrub.known import split_patterns
@@ -53,6 +56,52 @@ def test_a_pattern_is_text_with_wildcards_or_a_regular_expression(
     pattern: str, text: str, after: str
 ) -> None:
     assert scrubbed(text, patterns=(pattern,), detect=False) == after
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "after"),
+    [
+        ("repro", "run_repro.sh: repro", "run_repro.sh: <TEXT:1>"),
+        ("repro", 'bash "$here"/run_repro.sh', 'bash "$here"/run_repro.sh'),
+        ("repro", "my-run_repro.sh repro.pyc", "my-run_<TEXT:1>.sh <TEXT:1>.pyc"),
+        ("json", "result.json x.json", "result.json x.<TEXT:1>"),
+        ("result.json of*", "result.json of zeus", "<TEXT:1> zeus"),
+        ("logs", "logs", "logs"),
+        ("logs", "logs of zeus", "<TEXT:1> of zeus"),
+    ],
+)
+def test_a_pattern_leaves_names_that_we_give(pattern: str, text: str, after: str) -> None:
+    assert scrubbed(text, patterns=(pattern,), detect=False) == after
+
+
+@pytest.mark.parametrize("key", ["trials", "reproduced", "message", "oracle", "kind", "words"])
+def test_a_pattern_leaves_keys_and_enumerated_words_of_our_documents(key: str) -> None:
+    document = {key: {"kind": key, "note": f"the {key} of zeus"}}
+    after = scrub_document(Scrubber(Rules(patterns=(key,), detect=False)), document)
+    assert after == {key: {"kind": key, "note": "the <TEXT:1> of zeus"}}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "after"),
+    [
+        (r"lost gpu-a100-017\.acme\.com at", "lost HOST_1 at"),
+        (r"lost (gpu\-a100\-017\.acme\.com|none)", "lost (HOST_1|none)"),
+        (r"lost gpu-a100-\d+\.acme\.com at", r"lost gpu-a100-\d+\.HOST_2 at"),
+        (r"/home/jdoe77/(train|val)\.bin is nan", r"PATH_1(train|val)\.bin is nan"),
+        (r"^zeus loss (\d+)$", r"^TEXT_1 loss (\d+)$"),
+        (r"^zeus\.loss (\d+)$", r"^TEXT_1\.loss (\d+)$"),
+        (r"token=(\w+) rejected", r"token=(\w+) rejected"),
+        (r"api_key: \S{20,}", r"api_key: \S{20,}"),
+    ],
+)
+def test_a_pattern_of_an_oracle_loses_names_and_keeps_its_syntax(pattern: str, after: str) -> None:
+    scrubber = Scrubber(Rules(patterns=("zeus",)))
+    scrubber.learn("node=gpu-a100-017.acme.com")
+    document = {"oracle": {"kind": "regex", "pattern": pattern}}
+    learn_document(scrubber, document)
+    clean = scrub_document(scrubber, document)["oracle"]["pattern"]
+    assert re.sub(r"(?<=HOST_)\d", "n", clean) == re.sub(r"(?<=HOST_)\d", "n", after)
+    assert re.compile(clean)
 
 
 def test_a_pattern_is_found_behind_every_encoding() -> None:
@@ -183,7 +232,7 @@ def test_what_a_policy_keeps_is_kept() -> None:
             {"signature": "exit 1 | train.py:main > ValueError"},
             {"signature": "exit 1 | train.py:main > ValueError"},
         ),
-        ({"command": "HF_TOKEN=xyzzy-1 sh x.sh"}, {"command": "HF_TOKEN=SECRET-1 sh x.sh"}),
+        ({"command": "HF_TOKEN=xyzzy-1 sh x.sh"}, {"command": "HF_TOKEN=SECRET_1 sh x.sh"}),
         ({"command": ["sh", "HF_TOKEN=xyzzy-1"]}, {"command": ["sh", "HF_TOKEN=<SECRET:1>"]}),
         ({"x": '{"password": "hunter2!"}'}, {"x": '{"password": "<SECRET:1>"}'}),
     ],
@@ -308,7 +357,7 @@ def test_a_scrubbed_shell_script_still_runs() -> None:
     )
     after = scrubbed_file("run.sh", script.encode(), ours=False).decode()
     done = subprocess.run(["sh", "-c", after], capture_output=True, text=True, check=True)
-    assert done.stdout == "SECRET-1 PATH-2 PATH-3\n"
+    assert done.stdout == "SECRET_1 PATH_2 PATH_3\n"
 
 
 @pytest.mark.parametrize(
@@ -333,8 +382,40 @@ def test_file_names_lose_what_text_loses_and_stay_portable() -> None:
     scrubber = Scrubber(Rules(patterns=("zeus",)))
     scrubber.learn("MASTER_ADDR=hgx-head-1")
     assert (
-        scrubber.file_name("logs/zeus/hgx-head-1_10.1.2.3.log") == "logs/TEXT-1/HOST-1_IPV4-1.log"
+        scrubber.file_name("logs/zeus/hgx-head-1_10.1.2.3.log") == "logs/TEXT_1/HOST_1_IPV4_1.log"
     )
+
+
+def test_a_module_of_a_program_that_ships_is_still_found_by_its_name() -> None:
+    files = FileScrubber(Scrubber(Rules(patterns=("zeus",), detect=False)))
+    program = b"from zeus_loss import zeus\nzeus('in zeus')\n"
+    after = files.whole("shrunken/workload/train.py", program, Account(), ours=False)
+    assert after == b"from TEXT_1_loss import TEXT_1\nTEXT_1('in TEXT_1')\n"
+    assert files.scrubber.file_name("workload/zeus_loss.py") == "workload/TEXT_1_loss.py"
+
+
+@pytest.mark.parametrize("start", ["\\n", "\\t", "a ", ""])
+def test_a_name_at_the_begin_of_a_line_of_a_string_leaves_a_program(start: str) -> None:
+    files = FileScrubber(Scrubber())
+    program = f'print("{start}jdoe77@gpu-017 left")\n'.encode()
+    after = files.whole("shrunken/workload/train.py", program, Account(), ours=False)
+    assert after is not None
+    assert re.fullmatch(rf'print\("{re.escape(start)}USER_1@HOST_1 left"\)\n', after.decode())
+    compile(after, "train.py", "exec")
+
+
+def test_a_failure_says_what_is_left_of_the_program_that_ships() -> None:
+    """A template has lost the folders of a path, and the digits of a host."""
+    said = "Error: no shard in /home/jdoe77/corpus/train.bin on gpu-017"
+    words = said_in([said])
+    assert words == ("Error: no shard in train.bin on <*>",)
+    files, program = FileScrubber(Scrubber(), [said]), f'host=gpu-017\necho "{said}"\n'.encode()
+    files.learn("shrunken/run.sh", [program], ours=False)
+    assert b"no shard in PATH_1 on HOST_1" in b"".join(
+        files.scrub("shrunken/run.sh", [program], Account(), ours=False)
+    )
+    after = files.document({"failure": Failure(words=words).to_json()}, Account())["failure"]
+    assert after["words"] == list(said_in(["Error: no shard in PATH_1 on HOST_1"]))
 
 
 def test_counts_are_by_group_and_spans_say_where() -> None:

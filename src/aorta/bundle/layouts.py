@@ -12,6 +12,7 @@ from aorta.core.documents import StrictModel, validated
 from aorta.engine.rundir import RunDir
 from aorta.executors.evidence import json_object
 from aorta.registry.documents import load_document
+from aorta.scrub.files import is_program
 from aorta.scrub.vocabulary import words
 
 
@@ -36,7 +37,6 @@ _TEXT_ENDINGS = words(
     ".json .jsonl .yaml .yml .txt .log .md .html .out .err .csv .tsv .sh .py .toml .cfg .ini"
 )
 _LOG_ENDINGS = words(".log .out .err")
-_PROGRAMS = ("shrunken/*", "*/shrunken/*", "workload/*", "*/workload/*")
 LOGS_ONLY = "logs only: the program that failed is not in it; it can be read, and not run elsewhere"
 _EVERYWHERE = ("SHIP.md", "README.md", "report.html", "report.md", "result.json")
 
@@ -64,10 +64,6 @@ class Layout:
             return True
         is_text = PurePosixPath(path).suffix.lower() in _TEXT_ENDINGS
         return matches(path, self.trees) and (is_text or (allow_binary and is_program(path)))
-
-
-def is_program(path: str) -> bool:
-    return matches(path, _PROGRAMS)
 
 
 def is_log(path: str) -> bool:

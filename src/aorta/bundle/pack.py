@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from aorta.bundle.archive import MANIFEST, Checked, FileEntry, Manifest, RefusedError, problem_with
-from aorta.bundle.layouts import LOGS_ONLY, is_program, read_policy
+from aorta.bundle.layouts import LOGS_ONLY, is_log, read_policy
 from aorta.bundle.source import (
     Member,
     RunSource,
@@ -35,8 +35,17 @@ from aorta.bundle.source import (
 from aorta.core.errors import InfrastructureError
 from aorta.core.names import slug
 from aorta.core.stats import counted
-from aorta.engine.rundir import OF_THIS_DIRECTORY, SHIP
-from aorta.scrub.files import Account, FileScrubber, NotTextError, as_bytes, as_text, learn_document
+from aorta.engine.rundir import OF_THIS_DIRECTORY, SHIP, RunDir
+from aorta.executors.evidence import TAIL, read_end
+from aorta.scrub.files import (
+    Account,
+    FileScrubber,
+    NotTextError,
+    as_bytes,
+    as_text,
+    is_program,
+    learn_document,
+)
 from aorta.scrub.findings import GROUPS, Kind, SecretSpan, as_plain_word
 from aorta.scrub.known import split_patterns
 from aorta.scrub.scrubber import LOOKED_FOR, Rules, Scrubbed, Scrubber
@@ -122,17 +131,20 @@ def prepared(request: BundleRequest) -> Iterator[Prepared]:
     _refuse(found.problems, source)
     given = (pattern for option in request.scrub for pattern in split_patterns(option))
     rules = Rules(
-        patterns=(*policy.scrub, *given),
+        patterns=(*policy.scrub, *given, *RunDir(request.run_dir).about().get("scrub", ())),
         keep=tuple(policy.keep),
         values=secret_values(),
         identity=this_site(request.run_dir),
     )
     with _spool(request.output) as spool:
-        packing = _Packing(source, FileScrubber(Scrubber(rules)), spool)
+        logs = filter(is_log, [*(member.path for member in found.members), *found.left_out])
+        printed = (as_text(read_end(source.root / log, TAIL)) for log in logs)
+        packing = _Packing(source, FileScrubber(Scrubber(rules), printed), spool)
         gc.disable()  # millions of small things, and no cycles: the collector costs a fifth
         try:
             packing.learn(found.members, found.left_out, request.allow_binary)
-            files = [packing.add(member) for member in found.members if member.path != SHIP]
+            first = sorted(found.members, key=lambda member: member.ours)
+            files = [packing.add(member) for member in first if member.path != SHIP]
         finally:
             gc.enable()
         _check_names([*(file.path for file in files), SHIP, MANIFEST], source)
@@ -291,8 +303,8 @@ def _ship_lines(prepared: Prepared, checked: Checked | None) -> Iterator[str]:
     if said := rehearsed(prepared, checked):
         yield from ("", said)
     yield from ("", "## Removed", "", *_removed(prepared), "")
-    yield "The same value has the same placeholder everywhere; in names of files and for a shell"
-    yield "it reads `HOST-1`."
+    yield "The same value has the same placeholder everywhere; in names of files and in what runs"
+    yield "it reads `HOST_1`."
     yield "No list of the removed values exists. `manifest.json` counts them file by file."
     yield from ("", "## What was looked for", "", *(f"- {line}" for line in LOOKED_FOR))
     yield "- values of the site's secret variables, also encoded, escaped or in capitals"

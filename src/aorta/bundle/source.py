@@ -198,7 +198,7 @@ def _walk(root: Path, problems: list[str]) -> Iterator[tuple[str, Path, os.stat_
         folder = Path(place)
         inside = [name for name in sorted(folders) if name != PRIVATE]
         folders[:] = [name for name in inside if _is_inside(folder / name, real_root, problems)]
-        for path in (folder / name for name in sorted(names)):
+        for path in (folder / name for name in sorted(names) if name != PRIVATE):
             if not _is_inside(path, real_root, problems):
                 continue
             status = path.stat()

@@ -222,7 +222,8 @@ def _agreed(prepared: "Prepared", checked: "Checked | None") -> bool:
 
 
 def _show_packed(report: "BundleReport") -> None:
-    from aorta.bundle.layouts import LOGS_ONLY, is_program
+    from aorta.bundle.layouts import LOGS_ONLY
+    from aorta.scrub.files import is_program
 
     manifest = report.manifest
     removed = ", ".join(f"{count} {group}" for group, count in manifest.scrubbed.items() if count)

@@ -20,6 +20,7 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from aorta.core.raised import (
@@ -199,6 +200,26 @@ def failure_from_elsewhere(content: object) -> Failure | None:
     if found is None:
         return None
     return replace(found.in_any_version() if taken_out else found, seen=max(2, found.seen))
+
+
+def wordings(before: str, after: str) -> dict[str, str]:
+    """What a failure may hold of an output, and of the same output with other words in it."""
+    ours, theirs = _held_of(before), _held_of(after)
+    return dict(zip(ours, theirs, strict=True)) if len(ours) == len(theirs) else {}
+
+
+def _held_of(output: str) -> list[str]:
+    raised = chain.from_iterable(cause.chain for cause in causes_in(output))
+    fields = ((r.type, r.message, r.within, r.statement, *r.frames) for r in raised)
+    return [*chain.from_iterable(fields), *said_in(lines_outside_tracebacks(output))]
+
+
+def reworded(text: str, instead: Mapping[str, str]) -> str:
+    """A text of a failure in the words of `wordings`; where it was learned to vary it still may."""
+    if text in instead or ANYTHING not in text:
+        return instead.get(text, text)
+    fitting = (common(text, now) for one, now in instead.items() if covers(text, one))
+    return next(filter(None, fitting), text)
 
 
 def digest_of(text: str) -> str:

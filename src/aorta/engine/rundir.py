@@ -45,12 +45,18 @@ class RunDir:
 
     @property
     def private(self) -> Path:
-        return self.path / PRIVATE
+        beside = self.private_beside
+        return Path(os.path.realpath(self.path / beside)) if beside else self.path / PRIVATE
 
     @property
     def private_beside(self) -> str | None:
-        """Where the private state lies, seen from the run directory, if it lies outside of it."""
-        return str(self.private.readlink()) if self.private.is_symlink() else None
+        """Where the private state lies, seen from the run directory, if it lies outside of it. Told
+        by a file: what copies the directory would follow a link.
+        """
+        with suppress(OSError):
+            if name := Path((self.path / PRIVATE).read_text("utf-8", "replace").strip()).name:
+                return f"../{PRIVATE}/{name}"
+        return None
 
     @property
     def journal(self) -> Path:
@@ -115,9 +121,8 @@ def _make_private(run: RunDir, *, beside: bool) -> None:
     if not beside:
         run.private.mkdir()
         return
-    place = Path(PRIVATE) / run.path.name
-    fresh_dir(run.path.parent / place)  # what is there belongs to a run that was deleted
-    run.private.symlink_to(Path("..") / place, target_is_directory=True)
+    (run.path / PRIVATE).write_text(f"../{PRIVATE}/{run.path.name}\n")
+    fresh_dir(run.private)  # what is there belongs to a run that was deleted
 
 
 def is_output(folder: Path) -> bool:

@@ -167,8 +167,8 @@ def _runtime_env(root: Path | None) -> dict[str, Any]:
     excludes = list(_LEFT_AT_HOME)
     if root is None:
         return {"py_modules": [str(_PACKAGE)], "excludes": excludes}
-    for place, folders, _ in os.walk(root):
-        if ".aorta" in folders and Path(place) != root:
+    for place, folders, names in os.walk(root):
+        if ".aorta" in (*folders, *names) and Path(place) != root:
             excludes.append(f"/{Path(place).relative_to(root)}")
             folders.clear()
     return {"py_modules": [str(_PACKAGE)], "working_dir": str(root), "excludes": excludes}

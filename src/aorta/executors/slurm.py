@@ -526,8 +526,8 @@ class SlurmSteps(_Slurm):
 
 def _new_spool(trial_dir: Path) -> Spool:
     """In the private directory of the run that this trial is of; where it is of none, beside it."""
-    private = (p if p.name == ".aorta" else p / ".aorta" for p in trial_dir.parents)
-    place = next((path for path in private if path.is_dir()), trial_dir.parent)
+    private = (place for p in trial_dir.parents for place in (p, p / ".aorta"))
+    place = next((path for path in private if (path / "lock").exists()), trial_dir.parent)
     for old in place.glob("slurm-*"):  # of a process that was killed: this run is ours now
         shutil.rmtree(old, ignore_errors=True)
     spool = Spool(place / f"slurm-{secrets.token_hex(4)}", OWNER)

@@ -5,13 +5,15 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
 from aorta.core.documents import dump_yaml
-from aorta.core.oracle import Deciding
+from aorta.core.errors import AortaError
+from aorta.core.failure import Failure, failure_from_elsewhere
+from aorta.core.oracle import Deciding, Oracle, oracle_from_json, oracle_to_json
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import TrialRecord
 from aorta.engine.rundir import (
@@ -23,15 +25,15 @@ from aorta.engine.rundir import (
     write_atomically,
     writing,
 )
-from aorta.executors.evidence import read_end
+from aorta.executors.evidence import TAIL, read_end
 from aorta.reduce.experiment import ReductionExperiment
 from aorta.reduce.handoff import shipped_oracle
 from aorta.reduce.launcher import words_of
 from aorta.reduce.plan import ReducePlan
 from aorta.reduce.report import SCHEMA, ReduceReport, Shipped, summary_lines
-from aorta.reduce.shrunken import ENV, SCRIPT, Reproducer
-from aorta.scrub.files import Account, scrub_bytes, scrub_document
-from aorta.scrub.scrubber import Scrubber
+from aorta.reduce.shrunken import ENV, SCRIPT, SPEC, Reproducer
+from aorta.registry.sidecars import RESOLVED_RECIPE as RECIPE
+from aorta.scrub.files import Account, FileScrubber, as_text
 from aorta.version import __version__
 from aorta.workloads.ranks import RANK_LOGS, rank_logs
 
@@ -39,6 +41,7 @@ _ANYWHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TRACE = "reduction_trace.jsonl"
 RESULT = "result.json"
 SHRUNKEN = "shrunken"
+_OURS = (f"{SHRUNKEN}/{SPEC}", f"{SHRUNKEN}/{RECIPE}")
 _MOST_LOG = 16 << 20  # of each stream, the end
 
 
@@ -48,7 +51,7 @@ class Output:
 
     run: RunDir
     plan: ReducePlan
-    scrubber: Scrubber
+    files: FileScrubber
     # What scrubbing did to the files that were written last, and which it could not clean.
     changed: dict[str, int] = field(default_factory=dict)
     withheld: list[str] = field(default_factory=list)
@@ -59,11 +62,14 @@ class Output:
         self._write(SHIP, _utf8(_UNFINISHED.format(run_dir=self.run.path)))
         write_atomically(self.run.path / TRACE, b"")
 
-    def lay_out(self, reproducer: Reproducer, folder: Path) -> None:
+    def lay_out(self, report: ReduceReport, reproducer: Reproducer, folder: Path) -> None:
         """The reproducer as it ships: scrubbed, without what cannot be, no empty folder."""
+        printed = (as_text(log[-TAIL:]) for log in self._logs(report).values())
+        self.files = FileScrubber(self.files.scrubber, printed)
         reproducer.lay_out(folder)
         with writing(folder):
-            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            found = [path for path in folder.rglob("*") if path.is_file()]
+            for path in sorted(found, key=lambda path: (path.name in {SPEC, RECIPE}, path)):
                 name = f"{SHRUNKEN}/{path.relative_to(folder).as_posix()}"
                 data, mode = path.read_bytes(), path.stat().st_mode
                 path.unlink()
@@ -83,7 +89,7 @@ class Output:
         self.changed, self.withheld = {}, []
         staged = fresh_dir(self.run.private / "shipping") / SHRUNKEN
         if reproducer is not None:
-            self.lay_out(reproducer, staged)
+            self.lay_out(report, reproducer, staged)
             write_atomically(staged / ENV, _json_text(self._scrubbed(env)[0]))
         shutil.rmtree(self.run.path / "logs", ignore_errors=True)
         place = self.run.path / SHRUNKEN
@@ -99,6 +105,20 @@ class Output:
         result = {"schema": SCHEMA, "aorta_version": __version__, **report.to_json()}
         self._write_document(RESULT, [result], _json_text)
         self._write(SHIP, _utf8("\n".join(self._ship_lines(report, reproducer)) + "\n"))
+
+    def retold(self, failure: Failure | None) -> Failure | None:
+        """As the program shows it that was laid out."""
+        if failure is None or not self.files.taken:
+            return failure
+        return failure_from_elsewhere(self._scrubbed({"failure": failure.to_json()})[0]["failure"])
+
+    def shipped(self, oracle: Oracle) -> Oracle:
+        """For what the program prints that was laid out."""
+        clean, _count = self._scrubbed({"oracle": oracle_to_json(oracle)})
+        try:
+            return oracle_from_json(clean["oracle"], file=self.plan.spec.file)
+        except AortaError:
+            return oracle  # a part of its syntax is gone, and whoever runs the copy sees that
 
     def _spec_text(self) -> str:
         """As it was written; without the patterns themselves, which name what must not be named."""
@@ -116,12 +136,12 @@ class Output:
     def _written(self) -> Iterator[str]:
         for path in self.run.path.rglob("*"):
             name = path.relative_to(self.run.path).as_posix()
-            if path.is_file() and name != SHIP and not name.startswith(f"{PRIVATE}/"):
+            if path.is_file() and name not in {SHIP, PRIVATE}:
                 yield name
 
     def _scrubbed(self, document: Any) -> tuple[Any, int]:
         account = Account()
-        clean = scrub_document(self.scrubber, document, account)
+        clean = self.files.document(document, account)
         return clean, account.counts.total()
 
     def _write_document(
@@ -137,14 +157,14 @@ class Output:
 
     def _put(self, root: Path, instead: str, name: str, data: bytes, mode: int) -> None:
         """The file under its scrubbed name; not at all where it matches and cannot be cleaned."""
-        place = self.scrubber.file_name(name)
-        clean = scrub_bytes(self.scrubber, name, data)
+        place, account = self.files.scrubber.file_name(name), Account()
+        clean = self.files.whole(name, data, account, ours=name in _OURS)
         if clean is None:
             self.withheld.append(place)
             return
-        scrubbed, self.changed[place] = clean
+        self.changed[place] = account.counts.total()
         path = root / (place.replace(SHRUNKEN, instead, 1) if instead else place)
-        write_atomically(path, scrubbed)
+        write_atomically(path, clean)
         path.chmod(mode & 0o777)
 
     def _ship_lines(self, report: ReduceReport, reproducer: Reproducer | None) -> Iterator[str]:
@@ -190,15 +210,19 @@ class CopyExperiment:
     inner: ReductionExperiment
     reproducer: Reproducer
     output: Output
+    report: ReduceReport  # of the search
 
     @property
     def oracle(self) -> Deciding:
-        plan = self.reproducer.plan
-        return self.inner.oracle if plan.is_command else shipped_oracle(plan)
+        plan = self.output.plan
+        if not plan.is_command:
+            return shipped_oracle(plan)
+        base = replace(plan.base, oracle=self.output.shipped(plan.oracle))
+        return replace(plan, base=base).experiment().oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         folder = trial_dir / "data"
-        self.output.lay_out(self.reproducer, folder)
+        self.output.lay_out(self.report, self.reproducer, folder)
         return TrialSpec(
             argv=("bash", str((folder / SCRIPT).absolute())),
             trial_dir=trial_dir,
@@ -263,4 +287,6 @@ def _copy_lines(shipped: Shipped) -> list[str]:
     if shipped.reproduces is None:
         return ["`shrunken/` was not tried by itself: try it before you send it."]
     lines = [f"`shrunken/` does not fail the same way by itself: {said}."]
-    return [*lines, "Name what it needs in the spec, as `workload: {files: [...]}`."]
+    if not shipped.taken:
+        lines.append("Name what it needs in the spec, as `workload: {files: [...]}`.")
+    return lines

@@ -11,6 +11,7 @@ from aorta.core.axis import Point, SubsetAxis, Value, Window
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.failure import Failure, failure_to_json
+from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
 from aorta.engine.question import Answer
@@ -26,6 +27,7 @@ _STATUSES = {
 }
 PARTIAL = "partial"
 BROKEN = "shrunken/run_repro.sh does not fail by itself"
+_TAKEN = "scrubbing took {} out of it: if that is why, let --scrub spare it"
 COPY_REPLICA = 1_000_000  # of the trials of what ships: a number that no search reaches
 
 
@@ -38,6 +40,7 @@ class Shipped:
     why: str = ""  # of the last trial that did not fail the same way
     failure: Failure | None = None  # as its process shows it
     alone: bool = True  # it needs no file of the original directory
+    taken: int = 0  # values that scrubbing took out of it
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,8 @@ class ReduceReport:
             return why if last in why else f"{why}; the last trial: {last}"
         broken = self.reduction.status is Status.REDUCED and self.shipped.reproduces is False
         said = [self.reduction.why, BROKEN if broken else "", self.hint]
+        if self.shipped.reproduces is False and self.shipped.taken:
+            said.append(_TAKEN.format(counted(self.shipped.taken, "value")))
         return "; ".join(filter(None, said))
 
     @property

@@ -79,6 +79,7 @@ def _session(plan: ReducePlan, request: ReduceRequest) -> Session:
         name=request.run_dir.name if request.run_dir else None,
         private_beside=True,
         ticket=plan.ticket,
+        scrub=plan.scrub,
         spec=str(file.absolute()) if file.is_file() else plan.spec.file,
     )
     kept = replace(

@@ -27,7 +27,7 @@ from aorta.engine.events import (
 )
 from aorta.engine.judge import HitCount, Judges, KOfN, SameJudge, misses_that_tell
 from aorta.engine.question import Answer, Budget, Experiment, Question
-from aorta.engine.rundir import write_atomically
+from aorta.engine.rundir import fresh_dir, write_atomically
 from aorta.engine.session import Session
 from aorta.engine.snapshots import host_snapshot, snapshot_of
 from aorta.executors import Executor
@@ -43,6 +43,7 @@ from aorta.reduce.shrunken import Reproducer, files_of
 from aorta.reduce.source.running import SourceRun
 from aorta.reduce.source.search import AXIS
 from aorta.reduce.trace import ENV_FINGERPRINT, OtherEnds, Trace, fingerprint_of
+from aorta.scrub.files import FileScrubber
 from aorta.search import Search
 from aorta.search.descent import Descent
 from aorta.search.reduction import Reduction, Status
@@ -62,7 +63,7 @@ def reduce_workload(
     written: Callable[[], None],
 ) -> ReduceReport:
     """Search, then write all that ships, also if stopped. `written` is called per improvement."""
-    output = Output(session.run, plan, plan.scrubber())
+    output = Output(session.run, plan, FileScrubber(plan.scrubber()))
     output.begin()
     run = ReductionRun(plan, session, open_executor, listeners)
     trace = Trace()
@@ -74,7 +75,7 @@ def reduce_workload(
         """`shrunken/`, result.json and SHIP.md as if the search ended here."""
         report = run.report_so_far(records)
         try:
-            write(report, run.reproducer(report, output.scrubber.file_name))
+            write(report, run.reproducer(report, output.files.scrubber.file_name))
         except InfrastructureError:
             raise
         except Exception as wrong:  # noqa: BLE001 - the search is worth more; its end writes again
@@ -83,7 +84,7 @@ def reduce_workload(
 
     report = run.search(trace, BestSoFar(keep_best))
     try:
-        reproducer = run.reproducer(report, output.scrubber.file_name)
+        reproducer = run.reproducer(report, output.files.scrubber.file_name)
         if reproducer is not None:
             report, reproducer = run.rehearse(report, reproducer, output)
             reproducer = replace(reproducer, failure=reproducer.failure or report.shipped.failure)
@@ -364,13 +365,14 @@ class ReductionRun:
         point = report.reduction.best.asked_for(Purpose.CONFIRM, COPY_REPLICA + number)
         search = EveryPoint([point])
         enough = 1 if once else _enough(report, self.plan.seen)
+        output.lay_out(report, reproducer, fresh_dir(self._private / "copy"))
         answer = self._ask(
             f"copy {COPY_REPLICA + number}",
             search,
             SameJudge(KOfN(1, enough)),
-            CopyExperiment(self.experiment, reproducer, output),
+            CopyExperiment(self.experiment, reproducer, output, report),
             guard_signature=self.plan.is_command or shipped_oracle(self.plan) != self.plan.oracle,
-            expected=self._expected(report),
+            expected=output.retold(self._expected(report)),
             budget=Budget() if once else replace(self._budget(), max_trials=None),
         )
         verdict = search.verdicts.get(point)
@@ -378,13 +380,14 @@ class ReductionRun:
         tried = [record for record in answer.records if record.point == point]
         if once:
             found = found or None  # one that did not fail may be chance
-        elif verdict is not None and found is None and tried and tried[-1].exit_code:
-            found = False  # it ended by itself, without a file or program that it needs
+        elif verdict is not None and found is None and tried and tried[-1].exit_code is not None:
+            found = False  # it ended by itself, without a file, program or word that it needs
         why = tried[-1].why if tried and found is False else ""
         shown = [r.failure for r in tried if r.outcome is Outcome.REPRODUCED and r.failure]
         failure = reduce(lambda one, two: learned(one, two) or one, shown) if shown else None
         tally = verdict.tally if verdict else Tally()
-        shipped = Shipped(found, tally, why, failure, alone=not reproducer.left_out)
+        taken, alone = len(output.files.taken), not reproducer.left_out
+        shipped = Shipped(found, tally, why, failure, alone, taken)
         return report.with_more(answer, shipped=shipped)
 
     def _expected(self, report: ReduceReport) -> Failure | None:

@@ -275,17 +275,10 @@ class Reproducer:
         if not self.ends_well or not isinstance(oracle, RegexOracle):
             return lines
         # It ends well though it fails: what it prints decides.
-        stream = {"stdout": '> >(tee "$log")', "stderr": '2> >(tee "$log" >&2)'}.get(
-            oracle.stream, '> >(tee -a "$log") 2> >(tee -a "$log" >&2)'
-        )
-        pattern = shlex.quote(oracle.pattern)
-        return [
-            *lines[:-1],
-            'log="$(mktemp)"',
-            "trap 'rm -f \"$log\"' EXIT",
-            f"{lines[-1].removeprefix('exec ')} {stream}",
-            f'"${{PYTHON:-python3}}" -c {shlex.quote(_NOT_FOUND)} "$log" {pattern}',
-        ]
+        streams = {"stdout": "1", "stderr": "2"}.get(oracle.stream, "12")
+        watched = f"{shlex.quote(_UNLESS_FOUND)} {streams} {shlex.quote(oracle.pattern)}"
+        command = lines[-1].removeprefix("exec ")
+        return [*lines[:-1], f'exec "${{PYTHON:-python3}}" -c {watched} {command}']
 
     def _command_lines(self) -> list[str]:
         command = self.command()
@@ -306,7 +299,32 @@ def _or_say(what: str) -> str:
     return f'{{ echo "run_repro.sh: {what}" >&2; exit 127; }}'
 
 
-_NOT_FOUND = "import re, sys; sys.exit(bool(re.search(sys.argv[2], open(sys.argv[1]).read())))"
+# Whatever becomes of the reader, and of processes that it leaves behind and that hold its pipes.
+_UNLESS_FOUND = """
+import os, re, select, signal, subprocess, sys
+streams, pattern, *command = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+command = ["/bin/bash", "-c", "exec \\"$@\\"", "run_repro.sh", *command]
+run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+goes, said = {run.stdout.fileno(): 1, run.stderr.fileno(): 2}, {1: bytearray(), 2: bytearray()}
+while goes:
+    is_over = run.poll() is not None  # all that it wrote is in the pipes, and they hold no more
+    for pipe in select.select([*goes], [], [], 0 if is_over else 0.1)[0]:
+        to, data = goes[pipe], os.read(pipe, 1 << 20)
+        said[to] += data
+        if not data:
+            del goes[pipe]
+        try:
+            while data:
+                data = data[os.write(to, data) :]
+        except OSError:
+            pass  # nobody reads it
+    if is_over:
+        break
+found = any(re.search(os.fsencode(pattern), said[int(one)]) for one in streams)
+code = run.wait()
+sys.exit(128 - code if code < 0 else code or int(found))
+"""
 _BY_NAME = re.compile(r"python[\d.]*")
 # The programs of that Python are found beside it.
 _FIND_PROGRAMS = '[ -z "${PYTHON:-}" ] || export PATH="$(dirname "$PYTHON"):$PATH"'

@@ -234,7 +234,8 @@ _RULES = (
         "host|node|master_addr|rdzv",
     ),
     Rule(
-        rf"(?<![\w.\-/@])(?:{_LABEL}\.){{1,8}}(?i:{_DOMAINS}){_END}",
+        # also behind a part that was left open: `<*>.acme.com`, `*.acme.com`
+        rf"(?:(?<![\w.\-/@])|(?<=[*>]\.)|(?<=\A\.))(?:{_LABEL}\.){{1,8}}(?i:{_DOMAINS}){_END}",
         shape=rf"(?i)\.(?:{_DOMAINS}){_END}",
         kind=Kind.HOST,
         is_private=_is_private_domain,

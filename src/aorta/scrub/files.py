@@ -5,20 +5,25 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from fnmatch import fnmatchcase
+from functools import cached_property, partial
 from typing import Any
 
 import yaml
 
 from aorta.core.documents import Dumper, Loader, doubled_key
 from aorta.core.errors import AortaError
+from aorta.core.failure import reworded, wordings
 from aorta.core.names import path_of
 from aorta.scrub.addresses import is_generic, is_public_domain
 from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, as_plain_word
+from aorta.scrub.known import OUR_NAMES
 from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber
 from aorta.scrub.vocabulary import (
+    ENUMERATIONS,
     HOST_NAMES,
     KEPT_TREES,
+    KEYS,
     NAMES,
     PATHS,
     SEARCHED_TREES,
@@ -55,14 +60,12 @@ def as_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def scrub_bytes(scrubber: Scrubber, name: str, data: bytes) -> tuple[bytes, int] | None:
-    """A user's file and how many parts were replaced; None if it is private and not text."""
-    if b"\0" in data:
-        return None if scrubber.text(data.decode("latin-1")).taken else (data, 0)
-    scrubbed = scrubber.text(as_text(data), code=_is_code(name))
-    if not scrubbed.taken:
-        return data, 0
-    return as_bytes(_as_file(name, scrubbed)), len(scrubbed.taken)
+_PROGRAMS = ("shrunken/*", "*/shrunken/*", "workload/*", "*/workload/*")
+
+
+def is_program(path: str) -> bool:
+    """What is run where it ships: there a placeholder is a plain word, as in the name of a file."""
+    return any(fnmatchcase(path, glob) for glob in _PROGRAMS)
 
 
 @dataclass
@@ -82,12 +85,17 @@ class Account:
 
 @dataclass(frozen=True)
 class FileScrubber:
-    """Learn from files, then scrub them. `ours`: a document that we wrote. Raises NotTextError."""
+    """Learn from files, then scrub them. `ours`: a document that we wrote; one that tells of a
+    failure comes after the program, and then says what is left of what that `printed`. Raises
+    NotTextError.
+    """
 
     scrubber: Scrubber
+    printed: Iterable[str] = ()
+    taken: dict[str, Replacement] = field(default_factory=dict)  # out of the program, by value
 
     def learn(self, name: str, pieces: Iterable[bytes], *, ours: bool) -> None:
-        for text, documents in _parts(name, pieces, ours):
+        for text, documents in _parts(name, _text_only(pieces), ours):
             for document in documents or ():
                 learn_document(self.scrubber, document)
             rest = text if documents is None else _comments(name, text)
@@ -107,14 +115,44 @@ class FileScrubber:
                 after = _as_file(name, scrubbed)
             line += text.count("\n")
             yield as_bytes(after)
+        if is_program(name) and not ours:
+            self.taken.update((one.value, one) for one in account.spans)
+
+    def whole(self, name: str, data: bytes, account: Account, *, ours: bool) -> bytes | None:
+        """None if it is private and not text."""
+        if b"\0" in data:
+            return None if self.scrubber.text(data.decode("latin-1")).taken else data
+        return b"".join(self.scrub(name, [data], account, ours=ours))
+
+    def document(
+        self, content: Any, account: Account, *, within: str = "", is_run: bool = False
+    ) -> Any:
+        walk = _Walk(self.scrubber, False, account, self._said_instead, is_run)
+        return walk.value(content, (within,) if within else (), None)
+
+    @cached_property
+    def _said_instead(self) -> dict[str, str]:
+        printed = map(as_plain_word, self.printed if self.taken else ())
+        texts = ((said, self._without_taken(said)) for said in printed)
+        return {k: v for said, now in texts if now != said for k, v in wordings(said, now).items()}
+
+    def _without_taken(self, text: str) -> str:
+        values = sorted(filter(text.__contains__, self.taken), key=len, reverse=True)
+        either = "|".join([OUR_NAMES.pattern, *map(self._exactly, values)])
+        stand_ins = {value: as_plain_word(self.taken[value].placeholder) for value in values}
+        return re.sub(either, lambda found: stand_ins.get(found[0], found[0]), text)
+
+    def _exactly(self, value: str) -> str:
+        exact, is_part = re.escape(value), self.taken[value].kind in {Kind.TEXT, Kind.CREDENTIAL}
+        return exact if is_part else rf"(?<![A-Za-z0-9]){exact}(?![A-Za-z0-9])"
 
     def _document(
         self, name: str, text: str, documents: Sequence[Any], account: Account, line: int
     ) -> str:
-        within = f"[{line}]" if name.lower().endswith(_JSON_LINES) else ""
-        before = account.counts.total()
-        clean = [scrub_document(self.scrubber, one, account, within=within) for one in documents]
-        if not name.lower().endswith(_YAML) and account.counts.total() == before:
+        at = f"[{line}]" if name.lower().endswith(_JSON_LINES) else ""
+        is_run = is_program(name)
+        clean = [self.document(one, account, within=at, is_run=is_run) for one in documents]
+        if not name.lower().endswith(_YAML) and clean == documents:
             return text
         comments = self.scrubber.text(_comments(name, text), where="a comment")
         account.add(comments)
@@ -127,8 +165,8 @@ def _is_code(name: str) -> bool:
 
 
 def _as_file(name: str, scrubbed: Scrubbed) -> str:
-    is_shell = scrubbed.taken and name.lower().endswith(_SHELL)
-    return as_plain_word(scrubbed.text) if is_shell else scrubbed.text
+    is_run = is_program(name) or name.lower().endswith(_SHELL)
+    return as_plain_word(scrubbed.text) if scrubbed.taken and is_run else scrubbed.text
 
 
 def _parts(
@@ -136,7 +174,6 @@ def _parts(
 ) -> Iterator[tuple[str, list[Any] | None]]:
     """Texts that are looked at one by one, and what each is as a document, if it is one of ours."""
     low = name.lower()
-    pieces = _text_only(pieces)
     if ours and low.endswith(_JSON_LINES):
         for line in b"".join(pieces).splitlines(keepends=True):
             yield as_text(line), _documents(".json", line)
@@ -213,7 +250,7 @@ Path = tuple[int | str, ...]
 
 _RUN_BY_A_SHELL = ("command", "build")
 _ORACLES = frozenset({"oracle", "gate"})  # also inside a workload's own config
-_OWN_KEYS = NAMES | KEPT_TREES | SEARCHED_TREES | PATHS
+_OWN_KEYS = NAMES | KEYS | KEPT_TREES | SEARCHED_TREES | PATHS
 _PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
 
 
@@ -226,6 +263,8 @@ class _Walk:
     scrubber: Scrubber
     learning: bool
     account: Account
+    said_instead: Mapping[str, str]  # of texts of a failure
+    is_run: bool = False  # a spec, a recipe
 
     def value(self, value: Any, path: Path, named: str | None, tree: bool | None = None) -> Any:
         """`tree`: whether it stands in one that is kept, in one that is searched, or in none."""
@@ -234,6 +273,7 @@ class _Walk:
         if isinstance(value, list | tuple):
             return self._sequence(list(value), path, named, tree)
         if isinstance(value, str):
+            value = reworded(value, self.said_instead) if "failure" in path else value
             return self._name(value, path) if tree else self._string(value, path, named)
         if isinstance(value, int | float) and not isinstance(value, bool):
             kind = self._kind(named, str(value))
@@ -257,8 +297,7 @@ class _Walk:
         return after
 
     def _key(self, key: str, path: Path) -> str:
-        is_ours = key in _OWN_KEYS
-        return self._name(key, path) if is_ours else self._text(key, (*path, "(key)"))
+        return key if key in _OWN_KEYS else self._text(key, (*path, "(key)"))
 
     def _sequence(
         self, items: list[Any], path: Path, named: str | None, tree: bool | None
@@ -297,6 +336,10 @@ class _Walk:
         return Kind.USER if low in USER_NAMES else None
 
     def _name(self, value: str, path: Path) -> str:
+        if path[-1] in ENUMERATIONS:
+            return value
+        if path[-1] == "pattern":
+            return as_plain_word(self._put(value, path, lambda _: None, self.scrubber.pattern))
         return self._put(value, path, lambda _name: None, self.scrubber.name)
 
     def _text(self, value: str, path: Path) -> str:
@@ -314,24 +357,23 @@ class _Walk:
             return value
         scrubbed = scrub(value, where=path_of(path))
         self.account.add(scrubbed)
-        return scrubbed.text
+        # In a failure anything may stand in the place of what is no plain word.
+        is_word = self.is_run and "failure" not in path
+        return as_plain_word(scrubbed.text) if is_word else scrubbed.text
 
 
 def learn_document(scrubber: Scrubber, document: Any) -> None:
-    _Walk(scrubber, learning=True, account=Account()).value(document, (), None)
+    _Walk(scrubber, True, Account(), {}).value(document, (), None)
 
 
-def scrub_document(
-    scrubber: Scrubber, document: Any, account: Account | None = None, *, within: str = ""
-) -> Any:
+def scrub_document(scrubber: Scrubber, document: Any, account: Account | None = None) -> Any:
     """With private keys and values replaced, of which `account` takes note."""
-    walk = _Walk(scrubber, learning=False, account=account or Account())
-    return walk.value(document, (within,) if within else (), None)
+    return FileScrubber(scrubber).document(document, account or Account())
 
 
 def _below(tree: bool | None, key: str, value: object) -> bool | None:
     """Whether what stands under `key` is kept with everything below, or searched with it."""
-    if key in PATHS:
+    if key in PATHS or key == "failure":
         return False
     if key in KEPT_TREES and (tree is not False or key in _ORACLES):
         return True

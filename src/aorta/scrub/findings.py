@@ -67,6 +67,7 @@ GROUPS: dict[Kind, str] = {kind: _NO_ADDRESSES.get(kind, "addresses") for kind i
 _KIND_OF_GROUP: Mapping[int | str, Kind] = {kind.lower(): kind for kind in Kind}
 
 PLACEHOLDER = re.compile(rf"<({'|'.join(Kind)}):([1-9]\d*)>")
+_PLAIN_WORD = re.compile(rf"({'|'.join(Kind)})_([1-9]\d{{0,5}})")
 _STRENGTH = {kind: strength for strength, kind in enumerate(Kind)}
 
 
@@ -182,10 +183,10 @@ class Placeholders:
 
     def step_over(self, text: str) -> None:
         """Numbers of placeholders that a text has already are not given again."""
-        for kind, number in PLACEHOLDER.findall(text):
+        for kind, number in _PLAIN_WORD.findall(as_plain_word(text)):
             self._last[Kind(kind)] = max(self._last.get(Kind(kind), 0), int(number))
 
 
 def as_plain_word(text: str) -> str:
-    """`log-<HOST:1>.txt` as every file system and every shell takes it: `log-HOST-1.txt`."""
-    return PLACEHOLDER.sub(r"\1-\2", text)
+    """`log-<HOST:1>.txt` as file systems, shells and programs take it: `log-HOST_1.txt`."""
+    return PLACEHOLDER.sub(r"\1_\2", text)

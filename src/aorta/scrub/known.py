@@ -16,8 +16,9 @@ from urllib.parse import quote, quote_plus, unquote
 from aorta.core.errors import UsageError
 from aorta.scrub.addresses import is_generic
 from aorta.scrub.findings import Kind, SecretSpan, as_looked_at
+from aorta.scrub.vocabulary import FILES, FOLDERS
 
-LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON and HTML escapes"
+LOOKED_FOR = "all of these also behind base64, hexadecimal, URL, JSON, HTML and regex escapes"
 
 _LOOKS_REGULAR = re.compile(r"[\\\[\](){}|+^$]|\.\*|\.\?")
 _WILD = {"*": r"[^\s\"'<>]*", "?": r"[^\s\"'<>]"}
@@ -68,10 +69,19 @@ def split_patterns(option: str) -> tuple[str, ...]:
     return tuple(part for part in (piece.strip() for piece in option.split(",")) if part)
 
 
+_LONGEST_NAME = max(map(len, FILES))
+OUR_NAMES = re.compile(
+    rf"(?<![\w.\-])(?:{'|'.join(map(re.escape, FILES))})(?![\w\-])|\A(?:{'|'.join(FOLDERS)})\Z"
+)
+
+
 def patterns_in(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[SecretSpan]:
+    """What they match, if it is not a part of a name that we gave."""
     for match in chain.from_iterable(pattern.finditer(text) for pattern in patterns):
-        if match.group():
-            yield SecretSpan(match.start(), match.end(), Kind.TEXT, match.group())
+        start, end = match.span()
+        near = OUR_NAMES.finditer(text, max(0, start - _LONGEST_NAME), end + _LONGEST_NAME)
+        if start < end and not any(one.start() <= start and end <= one.end() for one in near):
+            yield SecretSpan(start, end, Kind.TEXT, match.group())
 
 
 def _wildcards(pattern: str) -> re.Pattern[str]:
@@ -224,7 +234,9 @@ _TOKEN = re.compile(r"[^\s\"'<>]{3,65536}")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\/|&#?\w{2,6};")
 _HEX = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){8,}(?![0-9A-Fa-f])")
 _UNICODE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\x([0-9A-Fa-f]{2})")
-_SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/]|&#?\w")
+# As text with dots stands in a regular expression; where a dot is none, a value ends.
+_IN_PATTERN = re.compile(r"(?:[\w/:@~]|(?<!\\)-|\\[.\-])+")
+_SHAPE_OF_ESCAPE = re.compile(r"%[0-9A-Fa-f]|\\[ux/.\-]|&#?\w")
 _SHORTEST_RUN = 16
 # base64 and hexadecimal alike
 _RUN = re.compile(rf"(?<![A-Za-z0-9+/_\-])[A-Za-z0-9+/_\-]{{{_SHORTEST_RUN},}}+={{0,2}}")
@@ -237,9 +249,18 @@ def decoded(text: str) -> Iterator[tuple[int, int, str]]:
         for token in _TOKEN.finditer(text, start, end):
             if _ESCAPE.search(token.group()):
                 yield token.start(), token.end(), _unescaped(token.group())
+        for run in _IN_PATTERN.finditer(text, start, end):
+            if "\\" in run.group():
+                yield run.start(), run.end(), run.group().replace("\\", "")
     for run in _RUN.finditer(text):
         for first, last, part in _said_by(run.group()):
             yield run.start() + first, run.start() + last, part
+
+
+def behind_backslashes(found: SecretSpan, escaped: str, at: int) -> SecretSpan:
+    """What was found in a text without its backslashes, where it stands in the text with them."""
+    marks = [0, *(char.end() for char in re.finditer(r"\\?.", escaped, re.DOTALL))]
+    return found._replace(start=at + marks[found.start], end=at + marks[found.end])
 
 
 @lru_cache(maxsize=1 << 16)

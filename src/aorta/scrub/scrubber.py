@@ -20,7 +20,7 @@ from aorta.scrub.findings import (
     as_plain_word,
     without_overlap,
 )
-from aorta.scrub.known import KnownValues, compiled, decoded, patterns_in
+from aorta.scrub.known import KnownValues, behind_backslashes, compiled, decoded, patterns_in
 from aorta.scrub.known_keys import known_keys_in
 from aorta.scrub.secrets import secrets_in
 
@@ -34,6 +34,7 @@ _STRING_OR_COMMENT = re.compile(
     r"#[^\n]*|(?s:\"\"\".*?(?:\"\"\"|\Z)|\'\'\'.*?(?:\'\'\'|\Z))"
     r"|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?"
 )
+_AFTER_ESCAPE = re.compile(r"[^\\]\\[nrt]\Z")
 _MISTAKEN = frozenset({Kind.HOST, Kind.USER, Kind.IPV4, Kind.IPV6, Kind.MAC})
 _FOUND_BY_SHAPE = frozenset({Kind.IPV4, Kind.IPV6, Kind.MAC, Kind.EMAIL})
 
@@ -151,6 +152,13 @@ class Scrubber:
         found += known_keys_in(value) if self.rules.detect else ()
         return self.replaced(value, where, without_overlap(found, value))
 
+    def pattern(self, value: str, *, where: str) -> Scrubbed:
+        """A regular expression: behind what announces a secret stands there what matches one."""
+        found = self._look(value)
+        kept = [one for one in found.findings if one.kind is not Kind.CREDENTIAL]
+        gone = self._findings(value, found._replace(findings=[*kept, *known_keys_in(value)]))
+        return self.replaced(value, where, without_overlap(gone, value))
+
     def text(self, text: str, *, where: str = "", line: int = 1, code: bool = False) -> Scrubbed:
         found = self._learnt.get((hash(text), len(text), code)) or self._look(text, code)
         gone: Iterable[SecretSpan] = self._findings(text, found)
@@ -191,7 +199,10 @@ class Scrubber:
         """All that goes: what was detected, what is known, and what the user's patterns match."""
         plain = _without_colours(text)
         for start, end, said, inner in found.encoded:
-            if gone := without_overlap(self._findings(said, inner), said):
+            gone = without_overlap(self._findings(said, inner), said)
+            if text[start:end].replace("\\", "") == said:
+                yield from (behind_backslashes(one, text[start:end], start) for one in gone)
+            elif gone:
                 first = gone[0]
                 is_all = first.end - first.start == len(said)
                 yield SecretSpan(start, end, first.kind, first.value if is_all else said)
@@ -208,7 +219,9 @@ def _outside_of_code(text: str, findings: Iterable[SecretSpan]) -> Iterator[Secr
         at = bisect_right(written, (one.start, len(text))) - 1
         is_written = at >= 0 and one.start < written[at][1]
         if is_written or one.kind not in _MISTAKEN:
-            yield one
+            # the n of `\n` is no part of a name: `\USER_1` is no Python
+            over = _AFTER_ESCAPE.match(text, max(0, one.start - 2), one.start + 1) is not None
+            yield one._replace(start=one.start + over, value=one.value[over:])
 
 
 def _without_colours(text: str) -> str:

@@ -121,6 +121,18 @@ PUBLIC_PACKAGES = words(
     "tensorflow keras pandas pydantic click aorta megatron peft safetensors huggingface_hub wandb "
     "hydra omegaconf setuptools pip"
 )
+ENUMERATIONS = words("schema status state verb outcome verdict purpose kind action")
+"""Kept whatever is to be taken out: what they hold is a word of ours."""
+KEYS = words(
+    "accepted axes budget bytes candidate candidates causes cells checked confirmed dropped "
+    "duration_sec durations_sec exit_code failure files frames hang harmless ignored "
+    "in_original_directory k_of_n_to_count_as_reproducing left_out message monotone names next "
+    "of oom_killed oracle original paths pattern patterns rate reproduced resumed_trials "
+    "scrubbed search seconds secrets seen self_contained separator setbacks shipped_copy signal "
+    "signature start started_at step steps strategy summary ticket timed_out timeout told_by "
+    "tolerance trials trials_per_candidate unresolved values warm why words"
+)
+"""Further names of fields that we give."""
 NAMES = words(
     "schema schema_version aorta_version status state verb version outcome outcomes verdict "
     "purpose kind type class action rule decided_by fingerprint env_fingerprint package commit "
@@ -144,6 +156,15 @@ SEARCHED_TREES = words(
 """Whatever their fields are called, somebody else wrote what is in them."""
 PATHS = words("file path cwd run_dir output_dir directory error_file log_paths remote url build")
 """Searched wherever they stand."""
+
+FILES = words(
+    "run_repro.sh repro.py aorta.yaml recipe.resolved.yaml env.json host_env.json order.json "
+    "requirements.txt used.yaml spec.yaml result.json reduction_trace.jsonl SHIP.md README.md "
+    "report.html report.md manifest.json stdout.log stderr.log matrix.json optimize.json "
+    "solve.json finding.json cycle_info.json elsewhere.yaml bisect.yaml timeline.json"
+)
+FOLDERS = words("shrunken sidecars logs cells points trials environments probes stages")
+"""Names that we give: of files wherever they stand, of folders where that is all."""
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(r"\w*(?:pa?ss?w(?:o?r)?d|passphrase|passcode|pwd|pw)s?\Z")
