@@ -23,6 +23,7 @@ from aorta.diverge.rounding import (
     one_is_low,
     requested_tolerance,
     types_differ,
+    vague,
 )
 from aorta.diverge.stream import Digest, Operation, Stream, Writer
 
@@ -37,6 +38,8 @@ _LEAST_GRADIENT = 0.01
 # Of what is added to a tensor, in half of its samples; and how much more its gradients may be
 # apart than it was itself.
 _ANOTHER_AMOUNT, _PASSED_ON = 1e-3, 100.0
+# Of a result: what rounding makes of less than that is no word worth.
+_MOSTLY_KNOWN = 1e-5
 _CAST = "aten::_to_copy"
 
 
@@ -88,11 +91,22 @@ class _Side:
         self.by_index = stream.by_index()
         self.partner: dict[int, int] = {}
         self.read = stream.all_read()
+        self.vague = self._vague()
         self.groups: dict[object, list[Operation]] = {}
         self.places: dict[object, list[Operation]] = {}
         for operation in stream.operations:
             self.groups.setdefault(self.identity(operation), []).append(operation)
             self.places.setdefault((operation.place, operation.shapes), []).append(operation)
+
+    def _vague(self) -> dict[int, float]:
+        """How much of a result may be rounding alone, where that is more than half of its digits."""
+        found: dict[int, float] = {}
+        for operation in self.operations:
+            before = [found.get(w[-1][0], 0.0) if w else 0.0 for w in operation.inputs]
+            part = vague(operation, self.read_by(operation), before)
+            if part > _MOSTLY_KNOWN:
+                found[operation.index] = part
+        return found
 
     def identity(self, operation: Operation, other: "_Side | None" = None) -> object:
         """Where it stands and what it read, in records of `other`; None if that has none such."""
@@ -182,19 +196,23 @@ class _Walk:
             (self._reads_apart(*reads) for reads in zip(a.inputs, b.inputs, strict=False)),
             default=0.0,
         )
+        unknown = self._unknown(a, b)
         judged = judge(
             a,
             b,
             self.first.read_by(a),
             inherited,
-            self.noise.of(a, b),
+            max(self.noise.of(a, b), unknown),
             good_inputs=self.second.read_by(b),
             any_type=self.any_type,
             requested=self.requested,
         )
         for result, apart in enumerate(judged.results):
             self.apart[a.index, result] = apart
-        return Pair(a, b, judged)
+        return Pair(a, b, replace(judged, unknown=unknown))
+
+    def _unknown(self, a: Operation, b: Operation) -> float:
+        return min(self.first.vague.get(a.index, 0.0), self.second.vague.get(b.index, 0.0))
 
     def _inherited(self, operation: Operation) -> float:
         """How far apart what it read is, as far as that is known."""
@@ -282,8 +300,10 @@ class _Walk:
         other_type = not self.any_type and types_differ(x, y)
         apart = difference(x, y, typical=self.any_type)
         inherited = self._inherited(a)
-        expected = led_elsewhere(x, y, inherited, self.noise.of(a, b), self.requested)
-        return Judged(apart, expected, inherited, other_type)
+        unknown = self._unknown(a, b)
+        learned = max(self.noise.of(a, b), unknown)
+        expected = led_elsewhere(x, y, inherited, learned, self.requested)
+        return Judged(apart, expected, inherited, other_type, unknown=unknown)
 
     # -- without partners --------------------------------------------------------------------------
 
@@ -354,6 +374,8 @@ class _Walk:
         """How far apart is what was added to memory, counted from where both had the same."""
         mine, theirs = self.first.before(a), self.second.before(b)
         if mine is None or theirs is None or self.first.partner.get(mine[0]) != theirs[0]:
+            return None
+        if self._unknown(a, b):
             return None
         old = self.first.written([mine]), self.second.written([theirs])
         found = amounts_apart((a.outputs[0], b.outputs[0]), old)

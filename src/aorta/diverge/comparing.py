@@ -405,7 +405,7 @@ def _in_other_parts(mine: Sequence[Operation], theirs: Sequence[Operation]) -> s
 def _is_far(pair: Pair) -> bool:
     """Further than operations may part that other operations led to."""
     outputs = zip(pair.first.outputs, pair.second.outputs, strict=False)
-    limits = (led_elsewhere(a, b, 0.0, 0.0, 0.0) for a, b in outputs)
+    limits = (led_elsewhere(a, b, 0.0, pair.judged.unknown, 0.0) for a, b in outputs)
     return pair.judged.difference > min(limits, default=0.0)
 
 

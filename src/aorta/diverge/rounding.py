@@ -37,16 +37,19 @@ _REQUESTED = 5.0
 # Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
 # length between 64 and 32,768; both sides are, and the slack comes on top.
 _OF_A_SUM = 8.0
+_ADDED_UP = 4.0  # roundings of what is added up
 _PRODUCTS = re.compile(r"(ba|a)?dd(b|)m[mv]|b?m[mv]|v?dot|matmul|linear|_(scaled|grouped)_mm")
 _STEEP = re.compile(r"exp(2|m1|)|_?(log_)?softmax|pow|sinh?|cosh?|tan")
 # Relative errors of factors add up, whatever their sizes.
 _FACTORS = re.compile(r"mul|div|reciprocal|sqrt|neg|abs|_to_copy|copy|clone|cat|stack")
 _ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
 _MOST_STEEP = 30.0  # of an operation that nothing else is known of
+_ADDS = frozenset(["add", "sub", "rsub", "lerp", "cat", "stack", "sum", "mean"])
 _SUMS = frozenset(["add", "sub", "rsub", "sum", "mean", "cumsum"])
 # How far the factors of one step may be apart, taken from updates so many roundings large.
 _ANOTHER_STEP, _WELL_KNOWN = 0.01, 500.0
 _NORMALISED_UPDATES = re.compile(r"(_foreach_)?addcdiv|_fused_adamw?")
+_NORMALISES = re.compile("(batch|layer|group)_norm$")  # gives the means, too
 _WHOLE = ("int", "uint", "bool")
 _DISCRETE = re.compile(
     r"round|floor|ceil|trunc|sign|where|topk|sort|arg(max|min)|max|min|threshold_backward"
@@ -133,6 +136,7 @@ class Judged:
     inherited: float  # the largest difference among its inputs
     other_type: bool = False  # the sides compute in another precision, and nobody asked for that
     results: tuple[float, ...] = ()  # the difference of each
+    unknown: float = 0.0  # how much of it may be rounding alone
 
     @property
     def is_guilty(self) -> bool:
@@ -202,6 +206,30 @@ def same_together(mine: Sequence[Digest], theirs: Sequence[Digest]) -> bool:
     ]
     limit = led_elsewhere(mine[0], theirs[0], 0.0, 0.0, 0.0) * max(sides[0][0], sides[1][0])
     return all(abs(a - b) <= limit for a, b in zip(*sides, strict=True))
+
+
+def vague(operation: Operation, inputs: Sequence[Digest | None], before: Sequence[float]) -> float:
+    """How much of a result may be nothing but rounding: of a sum that cancels, and of what is made
+    of such a one. `before`: how much that was of each input.
+    """
+    out = operation.outputs[0] if operation.outputs else None
+    if out is None or not (_finite(out.rms) and inputs and inputs[0]):
+        return 0.0
+    name = _short(operation).removeprefix("_foreach_")
+    if _NORMALISED_UPDATES.fullmatch(_short(operation)) and inputs[0].size == out.size:
+        return before[0] + difference(inputs[0], out) * max(before[1:], default=0.0)
+    if name in _ADDS:
+        added = zip(inputs, before, strict=True)
+        own = math.fsum(part * _finite(d.rms) for d, part in added if d is not None) / out.rms
+    elif len(inputs) == 1 or _FACTORS.fullmatch(name.removeprefix("addc")):
+        own = max(before)
+    else:
+        own = 0.0
+    if name in {"sum", "mean"} or (name.endswith("_backward") and len(out.shape) == 1):
+        first, count = inputs[0], max(1.0, inputs[0].size / out.size)
+        natural = _finite(first.rms) * (count**-0.5 if name == "mean" else count**0.5) / out.rms
+        own += _ADDED_UP * max(EPSILON.get(d.dtype, 0.0) for d in (first, out)) * natural
+    return own
 
 
 def requested_tolerance(*streams: Stream) -> float:
@@ -340,9 +368,9 @@ def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
 def _cancelled(operation: Operation, inputs: Sequence[Digest | None], out: Digest) -> float:
     """How much smaller a mean, or the gradient of a bias, is than what is added up for it."""
     first = inputs[0] if inputs else None
-    if first is None or len(out.shape) != 1 or not out.size < first.size or not _finite(out.rms):
+    if first is None or not out.size < first.size or not _finite(out.rms):
         return 1.0
     natural = _finite(first.rms) / out.rms
-    if operation.op.endswith("_backward"):
+    if operation.op.endswith("_backward") and len(out.shape) == 1:
         return max(1.0, natural * math.sqrt(first.size / out.size))
-    return max(1.0, natural) if "batch_norm" in operation.op else 1.0
+    return max(1.0, natural) if _NORMALISES.search(operation.op) else 1.0
