@@ -192,8 +192,9 @@ class _Walk:
 
     def _judged(self, a: Operation) -> Pair:
         b = self.second.by_index[self.first.partner[a.index]]
+        reads = zip(a.inputs, b.inputs, a.input_shapes, strict=False)
         inherited = max(
-            (self._reads_apart(*reads) for reads in zip(a.inputs, b.inputs, strict=False)),
+            (self._reads_apart(x, y) * self._whole_of(x, shape) for x, y, (shape, *_) in reads),
             default=0.0,
         )
         unknown = self._unknown(a, b)
@@ -275,6 +276,11 @@ class _Walk:
                 return difference(a, b, typical=self.any_type)
         return max((self.apart.get(by, 0.0) for by in mine), default=0.0)
 
+    def _whole_of(self, writers: Sequence[Writer], part: tuple[int, ...]) -> float:
+        """How much larger that is of which a part is read: of few samples fewer lie in the part."""
+        whole = self.first.written(writers)
+        return max(1.0, whole.size / (math.prod(part) or 1)) if whole is not None else 1.0
+
     def _apart(self, a: Operation, b: Operation) -> Judged:
         """How far apart the results are of two operations that did not read the same."""
         if not a.outputs or len(a.outputs) != len(b.outputs):
@@ -346,8 +352,7 @@ class _Walk:
 
     def _updates(self, pairs: Iterable[Pair], ends: Iterable[Pair]) -> tuple[Pair, ...]:
         """What both sides changed in place by other operations and by another amount, though what
-        came of it agrees, as steps are small. Of single tensors that tells nothing: the gradient of
-        some is zero but for rounding, and Adam makes a whole step of it.
+        came of it agrees, as steps are small.
         """
         met = {
             (mine[0][0], theirs[0][0])
@@ -355,19 +360,13 @@ class _Walk:
             for mine, theirs in zip(one.first.inputs, one.second.inputs, strict=False)
             if len(mine) == len(theirs) == 1
         } | {(one.first.index, one.second.index) for one in ends}
-        steps: dict[int, list[tuple[int, Pair]]] = {}
+        found: list[Pair] = []
         for index, other in sorted(met):
             a, b = self.first.by_index.get(index), self.second.by_index.get(other)
             if a and b and self.first.partner.get(index) != other:
                 judged = self._amounts_apart(a, b)
-                if judged is not None:
-                    pair = Pair(a, b, judged)
-                    steps.setdefault(a.aligned_step, []).append((a.outputs[0].size, pair))
-        found: list[Pair] = []
-        for step in steps.values():
-            guilty = [(size, pair) for size, pair in step if pair.judged.is_guilty]
-            if 2 * sum(size for size, _ in guilty) >= sum(size for size, _ in step):
-                found += [pair for _, pair in guilty]
+                if judged is not None and judged.is_guilty:
+                    found.append(Pair(a, b, judged))
         return tuple(found)
 
     def _amounts_apart(self, a: Operation, b: Operation) -> Judged | None:

@@ -10,7 +10,7 @@ from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from itertools import combinations
 from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
@@ -173,25 +173,40 @@ class _Blame:
             alignment.updates,
         )
         found = [self._of_flow(pairs[0]) for pairs in elsewhere if pairs]
-        found += [self._of_pair(pair) for pair in self._that_matter(guilty, surviving)]
+        matter = self._that_matter(guilty, surviving)
+        if found or not self._is_housekeeping(matter):
+            found += map(self._of_pair, matter[:1])
         return min(found, key=_when, default=None)
 
     def _that_matter(self, guilty: Sequence[Pair], surviving: Sequence[Pair]) -> list[Pair]:
-        """The first partners that differ, but for those behind which the sides do different things
-        until their numbers agree again.
+        """The partners that differ, but for those behind which the sides do different things until
+        their numbers agree again.
         """
         if not guilty or self.any_type or not any(map(_is_far, guilty)):
-            return [*guilty[:1]]
+            return [*guilty]
         ends = [*surviving, *self.alignment.written_over, *self.alignment.gradients]
         bad = _Carried(self.bad, self._partner, {pair.first.index for pair in ends})
         good = _Carried(self.good, self._of_good, {pair.second.index for pair in ends})
-        matter = (
+        return [
             pair
             for pair in guilty
             if not _is_far(pair)
             or not (bad.vanishes(pair.first.index) and good.vanishes(pair.second.index))
+        ]
+
+    def _is_housekeeping(self, guilty: Sequence[Pair]) -> bool:
+        """Whether all that differs is whole numbers that nothing computed and from which nothing
+        follows: the length of a loader, the order that it draws after the last epoch.
+        """
+        bad = _Carried(self.bad, self._partner, set())
+        good = _Carried(self.good, self._of_good, set())
+        return all(
+            pair.first.gives_whole_numbers
+            and (pair.first.is_random or pair.first.op == "input")
+            and pair.first.index not in bad.passed_on
+            and pair.second.index not in good.passed_on
+            for pair in guilty
         )
-        return [*islice(matter, 1)]
 
     def parting(self, pair: Pair) -> Parting:
         read = tuple(
@@ -246,10 +261,11 @@ class _Blame:
                 if operation.aligned_step in self.alignment.trained_alike
                 and operation.index not in partners
                 and operation.index not in read
+                and not operation.op.endswith("_")
             )
             for side, partners, read in (
-                (self.bad, self._partner, self.bad.all_read()),
-                (self.good, self._of_good, self.good.all_read()),
+                (self.bad, self._partner, self.bad.all_read_as_numbers()),
+                (self.good, self._of_good, self.good.all_read_as_numbers()),
             )
         ]
         return {end for end in counts[0] if counts[0][end] != counts[1][end]}
@@ -366,6 +382,7 @@ class _Carried:
         # Those that reach an end, and those behind which the other side does something else.
         self._reach: set[int] = set()
         self._forked: set[int] = set()
+        self.passed_on: set[int] = set()  # what these read
         carries: set[int] = set()
         for operation in reversed(stream.operations):
             index, pair = operation.index, partners.get(operation.index)
@@ -376,6 +393,7 @@ class _Carried:
             for writer in {i for writers in operation.inputs for i, _ in writers}:
                 if index in carries and index in self._reach:
                     self._reach.add(writer)
+                    self.passed_on.add(writer)
                 if pair is None or (index in carries and index in self._forked):
                     self._forked.add(writer)
 
