@@ -38,7 +38,7 @@ _LEAST_GRADIENT = 0.01
 # Of what is added to a tensor, in half of its samples; and how much more its gradients may be
 # apart than it was itself.
 _ANOTHER_AMOUNT, _PASSED_ON = 1e-3, 100.0
-# Of a result: what rounding makes of less than that is no word worth.
+# Of a result: what may be rounding alone and is less than that is not followed.
 _MOSTLY_KNOWN = 1e-5
 _CAST = "aten::_to_copy"
 
@@ -99,7 +99,7 @@ class _Side:
             self.places.setdefault((operation.place, operation.shapes), []).append(operation)
 
     def _vague(self) -> dict[int, float]:
-        """How much of a result may be rounding alone, where that is more than half of its digits."""
+        """How much of a result may be rounding alone, where that is worth a word."""
         found: dict[int, float] = {}
         for operation in self.operations:
             before = [found.get(w[-1][0], 0.0) if w else 0.0 for w in operation.inputs]

@@ -173,40 +173,41 @@ class _Blame:
             alignment.updates,
         )
         found = [self._of_flow(pairs[0]) for pairs in elsewhere if pairs]
-        matter = self._that_matter(guilty, surviving)
-        if found or not self._is_housekeeping(matter):
+        if guilty:
+            ends = (*surviving, *alignment.written_over, *alignment.gradients)
+            matter = self._that_matter(guilty, ends, alone=not found)
             found += map(self._of_pair, matter[:1])
         return min(found, key=_when, default=None)
 
-    def _that_matter(self, guilty: Sequence[Pair], surviving: Sequence[Pair]) -> list[Pair]:
+    def _that_matter(
+        self, guilty: Sequence[Pair], ends: Sequence[Pair], *, alone: bool
+    ) -> list[Pair]:
         """The partners that differ, but for those behind which the sides do different things until
-        their numbers agree again.
+        their numbers agree again, and for what nothing follows from: memory before its first use;
+        where nothing else differs, also the length of a loader, or what it draws at its end.
         """
-        if not guilty or self.any_type or not any(map(_is_far, guilty)):
-            return [*guilty]
-        ends = [*surviving, *self.alignment.written_over, *self.alignment.gradients]
         bad = _Carried(self.bad, self._partner, {pair.first.index for pair in ends})
         good = _Carried(self.good, self._of_good, {pair.second.index for pair in ends})
-        return [
+
+        def is_idle(pair: Pair) -> bool:
+            return pair.first.index not in bad.passed_on and pair.second.index not in good.passed_on
+
+        def vanishes(pair: Pair) -> bool:
+            return bad.vanishes(pair.first.index) and good.vanishes(pair.second.index)
+
+        kept = self.bad.all_read_and_kept()
+        matter = [
             pair
             for pair in guilty
-            if not _is_far(pair)
-            or not (bad.vanishes(pair.first.index) and good.vanishes(pair.second.index))
+            if not pair.first.op.startswith("aten::empty")
+            or pair.first.index in kept
+            or not is_idle(pair)
         ]
-
-    def _is_housekeeping(self, guilty: Sequence[Pair]) -> bool:
-        """Whether all that differs is whole numbers that nothing computed and from which nothing
-        follows: the length of a loader, the order that it draws after the last epoch.
-        """
-        bad = _Carried(self.bad, self._partner, set())
-        good = _Carried(self.good, self._of_good, set())
-        return all(
-            pair.first.gives_whole_numbers
-            and (pair.first.is_random or pair.first.op == "input")
-            and pair.first.index not in bad.passed_on
-            and pair.second.index not in good.passed_on
-            for pair in guilty
-        )
+        if not self.any_type and any(map(_is_far, matter)):
+            matter = [pair for pair in matter if not (_is_far(pair) and vanishes(pair))]
+        if alone and all(_is_drawn_or_counted(pair.first) and is_idle(pair) for pair in matter):
+            return []
+        return matter
 
     def parting(self, pair: Pair) -> Parting:
         read = tuple(
@@ -399,6 +400,11 @@ class _Carried:
 
     def vanishes(self, index: int) -> bool:
         return index in self._forked and index not in self._reach
+
+
+def _is_drawn_or_counted(operation: Operation) -> bool:
+    """Whether it gives whole numbers that no operation computed."""
+    return operation.gives_whole_numbers and (operation.is_random or operation.op == "input")
 
 
 def _in_other_parts(mine: Sequence[Operation], theirs: Sequence[Operation]) -> set[int]:

@@ -133,6 +133,10 @@ class Stream:
         """The records that something reads. Any other is an end: a loss, a weight at last."""
         return _read_by(self.operations)
 
+    def all_read_and_kept(self) -> frozenset[int]:
+        """But for those that are written over by what reads them."""
+        return _read_by(o for o in self.operations if not o.op.endswith("_"))
+
     def all_read_as_numbers(self) -> frozenset[int]:
         """But for those of which only a choice is made: a token, a comparison."""
         return _read_by(o for o in self.operations if not o.gives_whole_numbers)
