@@ -59,6 +59,7 @@ def planted() -> dict[str, Planted]:
         "divergences_fresh",
         "divergences_sealed",
         "divergences_accumulated",
+        "divergences_libraries",
         "divergences_training",
     )
     return {

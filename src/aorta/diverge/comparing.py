@@ -23,6 +23,7 @@ from aorta.diverge.rounding import (
 )
 from aorta.diverge.stream import Operation, Stream, plain
 
+_UNLIKE, _ALIKE = 0.1, 1e-3  # less than one digit is the same, three are
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
 # Moves numbers, and makes none: of the operations of a line the one that computes is named.
 _MOVES = re.compile(
@@ -87,6 +88,8 @@ class Comparison:
     compared: int
     unmatched: tuple[Operation, ...]
     is_aligned: bool
+    # At another precision, where no operation is guilty: what loses nearly all digits by rounding.
+    lost: Parting | None = None
 
 
 def compare(
@@ -101,7 +104,8 @@ def compare(
         for rank in range(min(ranks))
     ]
     guilty = [c for c in found if c.first is not None]
-    chosen = min(guilty, key=lambda c: _when(c.first), default=found[0])
+    innocent = next((c for c in found if c.lost is not None), found[0])
+    chosen = min(guilty, key=lambda c: _when(c.first), default=innocent)
     return replace(
         chosen,
         compared=sum(c.compared for c in found),
@@ -125,13 +129,19 @@ def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: boo
     blame = _Blame(bad, good, alignment, any_type)
     guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
     first = blame.first(guilty)
+    lost = [p for p in alignment.pairs if any_type and first is None and _loses_digits(p.judged)]
     shorter = min(len(bad.operations), len(good.operations)) or 1
     return Comparison(
         first=first,
         compared=len(alignment.pairs) + len(alignment.beside),
         unmatched=(*alignment.only_first, *alignment.only_second),
         is_aligned=blame.accounted_for() >= _ALIGNED_ENOUGH * shorter,
+        lost=blame.parting(lost[0]) if lost else None,
     )
+
+
+def _loses_digits(judged: Judged) -> bool:
+    return judged.difference > _UNLIKE and judged.inherited < _ALIKE
 
 
 def _in_one_step(stream: Stream) -> Stream:
