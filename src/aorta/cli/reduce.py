@@ -83,20 +83,23 @@ def command(context: click.Context, /, **given: Any) -> None:
     if display.as_json:
         print_json(SCHEMA, report.to_json())
     else:
-        _show(report, kept=not request.dry_run)
+        _show(report)
     _leave(report)
 
 
-def _show(report: "ReduceReport", *, kept: bool) -> None:
+def _show(report: "ReduceReport") -> None:
     from aorta.reduce.report import summary_lines
 
-    for line in summary_lines(report, kept=kept):
+    for line in summary_lines(report):
         click.echo(line)
 
 
 def _leave(report: "ReduceReport") -> None:
-    if report.resume_command:
-        say(f"aorta: {report.ending.detail}; go on with: {report.resume_command}")
+    from aorta.engine.events import Reason
+
+    if report.ending.reason is not Reason.DONE:
+        again = f"; go on with: {report.resume_command}" if report.resume_command else ""
+        say(f"aorta: {report.ending.detail}{again}")
     raise click.exceptions.Exit(int(report.exit_code))
 
 

@@ -50,6 +50,7 @@ class ReduceReport:
     mitigations: Sequence[str] = ()
     source: Mapping[str, Any] | None = None  # the row of the program itself, where it was reduced
     hint: str = ""  # what was found out about an original that did not fail
+    is_kept: bool = True  # the run directory stays: it can be named, shipped and resumed
 
     def with_more(self, answer: Answer, **changes: Any) -> "ReduceReport":
         """With the trials of a further question, and what they changed."""
@@ -99,7 +100,7 @@ class ReduceReport:
 
     @property
     def next_commands(self) -> list[str]:
-        if not self.has_reproducer:
+        if not (self.has_reproducer and self.is_kept):
             return []
         recipe = f"{self.run_dir}/shrunken/recipe.resolved.yaml"
         return [
@@ -109,7 +110,7 @@ class ReduceReport:
 
     @property
     def resume_command(self) -> str | None:
-        if self.ending.reason is Reason.DONE:
+        if self.ending.reason is Reason.DONE or not self.is_kept:
             return None
         return shlex.join(["aorta", "reduce", "--resume", str(self.run_dir)])
 
@@ -145,7 +146,7 @@ class ReduceReport:
             # tells "lost" from "unconfirmed", which are both partial
             "search": reduction.status.value,
             "why": self.why,
-            "run_dir": str(self.run_dir),
+            "run_dir": str(self.run_dir) if self.is_kept else None,
             "axes": self.axis_rows,
             "trials": self.ending.trials,
             "candidates": self.reduction.candidates,
@@ -171,7 +172,7 @@ class ReduceReport:
             "stopped_by": None if self.ending.reason is Reason.DONE else self.ending.reason.value,
             "seconds": round(self.ending.seconds, 3),
             "next": [*self.next_commands, *filter(None, [self.resume_command])],
-            "summary": summary_lines(self, kept=True),
+            "summary": summary_lines(self),
         }
 
 
@@ -222,8 +223,7 @@ _UNSURE = {
 }
 
 
-def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
-    """`kept`: the run directory is still there to be named."""
+def summary_lines(report: ReduceReport, *, names_files: bool = True) -> list[str]:
     headline = _UNSURE.get(report.reduction.status) or _HEADLINES[report.status]
     if report.reduction.status is Status.REDUCED and report.shipped.reproduces is False:
         headline = "smaller, but of no use to others yet"
@@ -241,7 +241,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     # A trial with nonsense in the place of an axis is meant to fail in its own way.
     sought = [r for r in report.records if NONSENSE not in dict(r.point.values).values()]
     lines += [f"           {words}" for words in failed_differently(sought)]
-    if kept:
+    if names_files and report.is_kept:
         lines.append(f"results    {report.run_dir}")
         lines += [f"next       {command}" for command in report.next_commands[:1]]
     return lines
