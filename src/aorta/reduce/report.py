@@ -1,5 +1,6 @@
 """The result of a reduction, which JSON, table, SHIP.md and exit code all read."""
 
+import math
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from aorta.core.errors import Exit
 from aorta.core.failure import Failure, failure_to_json
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
+from aorta.engine.judge import HitCount, log_chance
 from aorta.engine.question import Answer
 from aorta.reduce.bindings import NONSENSE
 from aorta.reduce.trace import items_of
@@ -95,8 +97,26 @@ class ReduceReport:
             why, last = self.reduction.why, self.records[-1].why
             return why if last in why else f"{why}; the last trial: {last}"
         broken = self.reduction.status is Status.REDUCED and self.shipped.reproduces is False
-        said = [self.reduction.why, BROKEN if broken else "", self.hint]
+        said = [self.reduction.why or self._how_sure, BROKEN if broken else "", self.hint]
         return "; ".join(filter(None, said))
+
+    @property
+    def _how_sure(self) -> str:
+        """Where nothing smaller was seen to fail: how often that is bad luck, if it is flaky."""
+        tries: dict[str, Tally] = {}
+        for record in self.records:
+            key = record.point.config_key
+            tries[key] = tries.get(key, Tally()) + record.outcome
+        seen = HitCount.of(tries.pop(self.reduction.original.config_key, Tally()))
+        silent = [tally.evidence for tally in tries.values() if not tally.reproduced]
+        fewest = min(filter(None, silent), default=0)
+        if self.reduction.status is not Status.NOT_REDUCED or not seen.misses or not fewest:
+            return ""
+        missed = math.exp(log_chance(HitCount(0, fewest), seen))
+        return (
+            f"the original failed {seen.hits} of {seen.trials} times; what fails as often and is "
+            f"tried {fewest} times, the fewest here, goes unseen with a chance of {missed:.1%}"
+        )
 
     @property
     def next_commands(self) -> list[str]:
@@ -213,7 +233,7 @@ def _rate(verdict: Verdict | None) -> dict[str, int] | None:
 _HEAD = ("axis", "from", "to", "trials", "")
 _HEADLINES = {
     "reduced": "reduced",
-    "not_reduced": "not reduced: nothing smaller fails",
+    "not_reduced": "not reduced: nothing smaller was seen to fail",
     "did_not_reproduce": "the failure did not reproduce",
     "partial": "partial: stopped before the answer was sure",
 }

@@ -252,7 +252,7 @@ class Descent:
 
     def _confirm(self) -> _Stages:
         if self._incumbent == self._history[0]:
-            self._end(Status.NOT_REDUCED, "nothing smaller reproduces")
+            self._end(Status.NOT_REDUCED, "")
             return
         question = self._fresh(self._incumbent, Purpose.CONFIRM)
         confirm = EveryPoint([question])

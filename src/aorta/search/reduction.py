@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from aorta.core.axis import Axis, Point, Value, size_at_floor
+from aorta.core.axis import Axis, ChoiceAxis, Point, Value, size_at_floor
 from aorta.core.trial import Verdict
 
 
@@ -53,11 +53,13 @@ class Reduction:
     setbacks: int  # how often an accepted point failed its replay or confirmation
 
     def with_ignored(self, ignored: Collection[str]) -> "Reduction":
-        """With these axes marked as ignored; where nothing else is smaller, nothing was reduced."""
+        """With these axes marked as ignored; where nothing else is smaller, nothing was reduced.
+        A choice counts all the same: what it does not know a program may take for the default.
+        """
         if not ignored:
             return self
         axes = tuple(replace(f, ignored=f.axis.name in ignored) for f in self.axes)
-        if any(facts.moved and not facts.ignored for facts in axes):
+        if any(f.moved and (not f.ignored or isinstance(f.axis, ChoiceAxis)) for f in axes):
             return replace(self, axes=axes)
         axes = tuple(replace(f, final=f.axis.initial) for f in axes)
         names = ", ".join(sorted(ignored))
