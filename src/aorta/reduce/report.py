@@ -97,7 +97,10 @@ class ReduceReport:
             why, last = self.reduction.why, self.records[-1].why
             return why if last in why else f"{why}; the last trial: {last}"
         broken = self.reduction.status is Status.REDUCED and self.shipped.reproduces is False
-        said = [self.reduction.why or self._how_sure, BROKEN if broken else "", self.hint]
+        why = self.reduction.why
+        if self.reduction.status is Status.NOT_REDUCED:
+            why = why or self._how_sure
+        said = [why, BROKEN if broken else "", self.hint]
         return "; ".join(filter(None, said))
 
     @property
@@ -110,12 +113,13 @@ class ReduceReport:
         seen = HitCount.of(tries.pop(self.reduction.original.config_key, Tally()))
         silent = [tally.evidence for tally in tries.values() if not tally.reproduced]
         fewest = min(filter(None, silent), default=0)
-        if self.reduction.status is not Status.NOT_REDUCED or not seen.misses or not fewest:
-            return ""
+        if not seen.misses or not fewest:
+            return "nothing smaller was seen to fail"
         missed = math.exp(log_chance(HitCount(0, fewest), seen))
         return (
-            f"the original failed {seen.hits} of {seen.trials} times; what fails as often and is "
-            f"tried {fewest} times, the fewest here, goes unseen with a chance of {missed:.1%}"
+            f"nothing smaller was seen to fail; the original failed {seen.hits} of {seen.trials} "
+            f"times, and what fails as often and is tried {fewest} times, the fewest here, goes "
+            f"unseen with a chance of {missed:.1%}"
         )
 
     @property
@@ -207,6 +211,7 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
         "monotone": facts.monotone,
         "trials": facts.trials,
         "unresolved": facts.unresolved,
+        "rarer": facts.rarer,
         "ignored": facts.ignored,
     }
     if isinstance(axis, SubsetAxis):
@@ -233,7 +238,7 @@ def _rate(verdict: Verdict | None) -> dict[str, int] | None:
 _HEAD = ("axis", "from", "to", "trials", "")
 _HEADLINES = {
     "reduced": "reduced",
-    "not_reduced": "not reduced: nothing smaller was seen to fail",
+    "not_reduced": "not reduced",
     "did_not_reproduce": "the failure did not reproduce",
     "partial": "partial: stopped before the answer was sure",
 }
@@ -274,6 +279,8 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
         notes.append("it fails the same with nonsense in its place")
     elif row["final"] == row["floor"]:
         notes.append("at its floor")
+    if row.get("rarer"):
+        notes.append("with less of it, it fails far more rarely")
     if row["monotone"] is False:
         more = ": more of it did not fail, so the cause may be another" if unit else ""
         notes.append(f"not monotone{more}")
@@ -289,15 +296,18 @@ def _value(value: Any) -> str:
     return f"{value[0]}+{value[1]}" if isinstance(value, list) else str(value)
 
 
+def _share(tally: Tally) -> str:
+    share = f" ({tally.reproduced / tally.evidence:.0%})" if tally.against else ""
+    return f"{tally.reproduced}/{tally.evidence}{share}"
+
+
 def _rate_lines(report: ReduceReport) -> list[str]:
     reduction = report.reduction
     lines = []
     if reduction.calibration is not None:
-        tally = reduction.calibration.tally
-        words = f"original failed {tally.reproduced}/{tally.evidence}"
+        words = f"original failed {_share(reduction.calibration.tally)}"
         if reduction.confirmation is not None:
-            tally = reduction.confirmation.tally
-            words += f", confirmed {tally.reproduced}/{tally.evidence}"
+            words += f", confirmed {_share(reduction.confirmation.tally)}"
         lines.append(f"rate       {words}")
     before = report.median_seconds(reduction.original)
     after = report.median_seconds(reduction.best)

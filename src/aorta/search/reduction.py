@@ -27,6 +27,7 @@ class AxisFacts:
     trials: int = 0
     candidates: int = 0
     unresolved: int = 0  # points that could not be told
+    rarer: bool = False  # with less of it the failure is far rarer than in the original
     ignored: bool = False  # it fails the same with nonsense in its place
 
     @property
