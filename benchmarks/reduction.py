@@ -4,10 +4,11 @@ reducers of others.
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import mean
 
-from aorta.core.axis import Point, as_indexes, as_number, number, subset
+from aorta.core.axis import Axis, Point, as_indexes, as_number, number, subset
 from aorta.engine.judge import SequentialJudges
 from aorta.search.axes import NumericSearch
 from aorta.search.descent import Descent
@@ -107,6 +108,36 @@ def flaky_number(rate: float, seed: int) -> tuple[int, float]:
     return cost.trials, _number(search.result.best, axis.name) / math.ceil(smallest)
 
 
+def rarer_reduction(kind: str, seed: int) -> tuple[int, float]:
+    """What fails every second time, and ever more rarely the smaller it is: the trials, and how
+    often the answer fails beside the original.
+    """
+    axes, rate = RARER[kind]
+    search = Descent(axes)
+    cost = drive(search, rate, judges=SequentialJudges(), rng=random.Random(seed))
+    return cost.trials, rate(search.result.best) / rate(search.result.original)
+
+
+def _rate_of_steps(point: Point) -> float:
+    """As `half_nan/flaky.yaml`: one of eight shapes, and 22 % with a tenth of the steps."""
+    needed = 3 in _kept(point, "SHAPES")
+    return 0.54 * (_number(point, "NUM_STEPS") / 5000) ** 0.39 if needed else 0.0
+
+
+def _rate_of_lines(point: Point) -> float:
+    kept = _kept(point, "lines")
+    return 0.1 + 0.4 * len(kept) / 100 if {7, 41, 80} <= kept else 0.0
+
+
+RARER: dict[str, tuple[list[Axis], Callable[[Point], float]]] = {
+    "steps and shapes": (
+        [number("NUM_STEPS", 5000, 50, monotone=True), subset("SHAPES", tuple("abcdefgh"))],
+        _rate_of_steps,
+    ),
+    "100 lines": ([subset("lines", tuple(map(str, range(100))))], _rate_of_lines),
+}
+
+
 def is_within(ratio: float) -> bool:
     return 1 <= ratio <= 1.1 + 1 / 50
 
@@ -121,6 +152,7 @@ def main() -> None:
     _numbers()
     _flaky()
     _flaky_numbers()
+    _rarer()
 
 
 def _subsets() -> None:
@@ -195,6 +227,22 @@ def _flaky_numbers() -> None:
             f"{within:.1%}" + ("" if within >= WITHIN else " MISSED"),
             f"{max(ratio for _, ratio in runs):.2f}",
             f"{mean(trials for trials, _ in runs):.1f}",
+        )
+
+
+def _rarer() -> None:
+    print(f"\nFlaky failures that become rarer on the way: {FLAKY_RUNS} seeds")
+    _row("axes", "trials", "rate kept", "below half")
+    for kind in RARER:
+        runs = [rarer_reduction(kind, seed) for seed in range(FLAKY_RUNS)]
+        kept = [share for _, share in runs]
+        below = mean(share < 0.5 for share in kept)
+        trials = f"{mean(trials for trials, _ in runs):.0f}"
+        _row(
+            kind,
+            trials,
+            f"{mean(kept):.0%}",
+            f"{below:.0%}" + ("" if below <= 0.125 else " MISSED"),
         )
 
 

@@ -145,6 +145,16 @@ def test_other_words_places_and_types_are_another_failure(one: str, other: str) 
     assert found.why
 
 
+def test_the_last_words_of_stderr_name_a_failure_before_a_number_on_stdout() -> None:
+    gave_up = "giving up at step 512 of 900\n"
+    found = ended(gave_up, "epoch 3 of 10\nloss: 0.8123\n")
+    assert found.text == "exit 1 | giving up at step <*> of <*>"
+    assert same_failure(found, ended(gave_up, "epoch 7 of 10\nloss: 1.204\n"))
+    assert ended("", "loss: 0.8123\n").text == "exit 1 | loss: <*>"
+    told = ended("see the log\n", "assertion failed: rows are sorted\nloss: 0.8123\n")
+    assert told.text == "exit 1 | assertion failed: rows are sorted"
+
+
 def test_an_exit_status_alone_makes_no_two_failures_the_same() -> None:
     assert not same_failure(
         ended("free(): invalid pointer\n", signal=6), ended("too few rows\n", exit_code=134)

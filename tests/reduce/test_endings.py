@@ -163,8 +163,11 @@ def test_an_interrupted_dry_run_leaves_nothing_either(tmp_path: Path) -> None:
     )
     wait_until(lambda: list((tmp_path / "tmp").glob("*/*/.aorta/trials/*/*/stdout.log")), "a trial")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=patience())
+    said = b"".join(process.communicate(timeout=patience())).decode()
     assert process.returncode == 130
+    assert "interrupted" in said
+    assert "--resume" not in said
+    assert str(tmp_path / "tmp") not in said
     assert _everything(tmp_path) == before
 
 

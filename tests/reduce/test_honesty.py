@@ -1,7 +1,10 @@
 """What a reduction must not claim: an axis that nobody reads, and a candidate that only hangs."""
 
+import re
 from pathlib import Path
 
+from support.aorta_cli import aorta
+from support.flaky import next_fails
 from support.reductions import finals, numeric, reduce_spec, run_dir_of, trace_of, write_spec
 
 
@@ -34,6 +37,32 @@ def test_an_axis_that_is_read_is_reduced_beside_one_that_is_not(tmp_path: Path) 
         "N": False,
         "NOBODY": True,
     }
+
+
+def test_a_choice_that_nobody_reads_is_told_beside_one_that_is_read(tmp_path: Path) -> None:
+    def chosen(name: str) -> dict[str, object]:
+        return {"name": name, "kind": "env", "type": "choice", "choices": ["slow", "fast"]}
+
+    script = '[ "$MODE" = fast ] || [ "$MODE" = slow ] && echo BOOM'
+    spec = write_spec(tmp_path, script, [chosen("MODE"), chosen("NOBODY")])
+    done = aorta("reduce", "--spec", spec, "--output", "out", "-q", cwd=tmp_path)
+    assert done.exit_code == 0, done.stderr
+    told = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith("  ")}
+    assert "it fails the same with nonsense in its place" in told["NOBODY"]
+    assert "nonsense" not in told["MODE"]
+    assert "fast" in told["MODE"]
+
+
+def test_of_a_flaky_failure_it_is_said_how_sure_it_is_that_nothing_smaller_fails(
+    tmp_path: Path,
+) -> None:
+    fails = next_fails(tmp_path / "count", "FPFPPF")
+    script = f'[ "$N" = 100 ] && {fails} && echo BOOM'
+    spec = write_spec(tmp_path / "job", script, [numeric("N", 100, 1)], budget={})
+    report = reduce_spec(spec).json()
+    assert report["status"] == "not_reduced"
+    assert re.search(r"goes unseen with a chance of \d+\.\d%", report["why"])
+    assert "nothing smaller was seen to fail" in report["summary"][0]
 
 
 def test_a_candidate_that_hangs_where_the_original_ends_is_tried_once(tmp_path: Path) -> None:

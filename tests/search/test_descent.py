@@ -207,17 +207,17 @@ def test_priority_goes_first_then_the_axis_that_shortens_trials_most() -> None:
 
 
 def test_a_failed_confirmation_walks_back_to_what_holds() -> None:
-    """The first three points below 500 are accepted by luck, and never reproduce again."""
+    """A point below 500 is accepted by luck, and never reproduces again."""
     search = Descent([number("n", 4000, 1, tolerance=0.1)])
     lucky: set[Point] = set()
     while points := search.ask(1):
         (point,) = points
         n = n_of(point)
-        luck = 60 <= n < 500 and point.purpose is Purpose.PROBE and len(lucky) < 3
+        luck = 60 <= n < 500 and point.purpose is Purpose.PROBE and not lucky
         if luck:
             lucky.add(point)
         search.tell(point, Verdict(n >= 500 or luck))
-    assert len(lucky) == 3
+    assert lucky
     assert search.result.status is Status.REDUCED
     assert search.result.setbacks >= 1
     assert 500 <= n_of(search.result.best) <= 550
@@ -226,7 +226,7 @@ def test_a_failed_confirmation_walks_back_to_what_holds() -> None:
 def test_when_even_the_original_stops_failing_the_failure_is_lost() -> None:
     search = Descent([number("n", 4000, 1)])
     while points := search.ask(1):
-        again = points[0].purpose in {Purpose.REPLAY, Purpose.CONFIRM}
+        again = points[0].purpose in {Purpose.RATE, Purpose.CONFIRM}
         search.tell(points[0], Verdict(not again))
     assert search.result.status is Status.LOST
 
@@ -262,18 +262,22 @@ def test_a_given_k_of_n_is_honoured() -> None:
 def test_a_failure_that_grows_with_the_steps_is_not_shrunk_into_a_rare_one(
     steps_rate: float,
 ) -> None:
+    """What fails half as often passes with an eighth, and some are confirmed twice."""
     hazard = 1 - (1 - steps_rate) ** (1 / 5000)
-    ends = []
-    for seed in range(8):
+    ends, trials = [], []
+    for seed in range(16):
         search = Descent([number("n", 5000, 50, tolerance=0.1)])
 
         def rate(point: Point) -> float:
             return float(1 - (1 - hazard) ** n_of(point))
 
-        drive(search, rate, judges=SequentialJudges(), rng=random.Random(seed))
+        cost = drive(search, rate, judges=SequentialJudges(), rng=random.Random(seed))
+        trials.append(cost.trials)
         ends.append(rate(search.result.best))
-    assert min(ends) > 0.1 * steps_rate
-    assert mean(ends) > 0.3 * steps_rate
+    assert sum(end < 0.5 * steps_rate for end in ends) <= 4
+    assert mean(ends) > 0.6 * steps_rate
+    assert min(ends) > 0.25 * steps_rate
+    assert mean(trials) < 500
 
 
 @pytest.mark.parametrize("rate", list(FLAKY))
@@ -319,7 +323,7 @@ def test_an_original_that_can_no_longer_be_tried_is_not_called_gone() -> None:
     search = Descent([number("n", 100, 50, step=50)])
     while not search.done:
         (point,) = search.ask(1)
-        if point.purpose in {Purpose.CONFIRM, Purpose.REPLAY}:
+        if point.purpose in {Purpose.CONFIRM, Purpose.RATE}:
             told = False if point.purpose is Purpose.CONFIRM else None
             search.tell(point, Verdict(told, Tally(clean=3) if told is False else Tally(error=3)))
         else:

@@ -46,7 +46,12 @@ def asked_and_said(rules: DescentRules, least: int, answers: Answers) -> tuple[l
 
 
 def always(
-    *, confirms: bool = True, replays: bool | None = True, clean: int = 0, flakes: str = ""
+    *,
+    confirms: bool = True,
+    replays: bool | None = True,
+    rates: bool = True,
+    clean: int = 0,
+    flakes: str = "",
 ) -> Answers:
     """`clean`: trials of a rejected value that told against it; `flakes`: why those were asked that
     pass once, too.
@@ -56,22 +61,37 @@ def always(
         if point.purpose is Purpose.PROBE:
             return Verdict(fails, Tally(reproduced=1) if fails else Tally(clean=clean))
         once = int(point.purpose.value == flakes)
-        told = {Purpose.CONFIRM: confirms, Purpose.REPLAY: replays}.get(point.purpose, fails)
+        said = {Purpose.CONFIRM: confirms, Purpose.REPLAY: replays, Purpose.RATE: rates}
+        told = said.get(point.purpose, fails)
         return Verdict(told, Tally(reproduced=2, clean=once))
 
     return answer
 
 
-@pytest.mark.parametrize("least", [2, 37, 600])
-def test_what_is_not_confirmed_is_walked_back_from_by_one_by_two_and_by_four(least: int) -> None:
+def test_where_not_even_the_original_is_confirmed_it_is_lost() -> None:
     rules = DescentRules(NEVER, NEVER)
-    asked, search = asked_and_said(rules, least, always(confirms=False, replays=False))
-    probed = [int(one) for one in asked if one.isdecimal()]
-    accepted = [1000, *(value for value in probed if value >= least)]
-    assert asked[len(probed) + 1] == f"{least}/con"
-    back = [f"{accepted[at]}/rep" for at in (-2, -4, -8) if at >= -len(accepted)]
-    assert asked[len(probed) + 2 :] == [*back, *(["1000/rep"] if "1000/rep" not in back else [])]
+    asked, search = asked_and_said(rules, 37, always(confirms=False, rates=False))
+    assert asked[-2:] == ["37/con", "1000/rat"]
     assert (search.result.status, search.result.setbacks) == (Status.LOST, 1)
+
+
+@pytest.mark.parametrize("often", [38, 150, 700, 1000])
+def test_what_is_not_confirmed_is_bisected_for_the_last_that_fails_as_often(often: int) -> None:
+    """From there on the axis is searched by comparing its values with the original."""
+
+    def answer(point: Point, fails: bool) -> Verdict:
+        holds = fails if point.purpose is Purpose.PROBE else n_of(point) >= often
+        return Verdict(holds, Tally(reproduced=2 if fails else 0, clean=2 * (not holds)))
+
+    asked, search = asked_and_said(DescentRules(NEVER, NEVER), 37, answer)
+    back = asked[asked.index("37/con") + 1 :]
+    assert back[:2] == ["1000/rat", "37/rat"]
+    assert search.result.setbacks == 1
+    assert often <= n_of(search.result.best) <= 1.25 * often
+    [facts] = search.result.axes
+    assert facts.rarer
+    wanted = Status.NOT_REDUCED if often == 1000 else Status.REDUCED
+    assert search.result.status is wanted
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 2, None])
@@ -81,7 +101,7 @@ def test_it_ends_with_the_first_setback_that_is_not_allowed(allowed: int | None)
     asked, search = asked_and_said(rules, 37, always(confirms=False))
     setbacks = 6 if allowed is None else allowed + 1
     assert sum("/con" in one for one in asked) == setbacks
-    assert [one for one in asked if "/rep" in one][:2] == ["38/rep", "38/rep.1"][:setbacks]
+    assert [one for one in asked if "/rat" in one][:2] == ["1000/rat", "37/rat"]
     assert search.result.setbacks == setbacks
     assert search.result.status is Status.UNCONFIRMED
     assert search.result.why == f"accepted points failed again {setbacks} times"
@@ -135,8 +155,8 @@ def test_after_a_setback_what_rested_on_certainty_is_tried_again() -> None:
     rules = DescentRules(NEVER, NEVER, 1)
     asked = asked_of(rules, 37, always(confirms=False, clean=2))
     after = asked[asked.index("37/con") + 1 :]
-    assert {"37.1", "36.1"} <= set(after)
-    assert after[-2:] == ["37/con.1", after[0] + ".1"]
+    assert "36.1" in after
+    assert after.index("36.1") < after.index("37/con.1")
 
 
 @pytest.mark.parametrize("rules", [(NEVER, 1), (1, NEVER)])

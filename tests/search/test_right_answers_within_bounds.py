@@ -262,16 +262,16 @@ def test_an_axis_of_a_flaky_failure_is_not_called_not_monotone(
     assert (facts.final, facts.monotone) == (3, monotone)
 
 
-def test_a_confirmation_and_a_replay_are_counted_from_nought() -> None:
+def test_a_confirmation_and_a_measurement_are_counted_from_nought() -> None:
     search = Descent([number("n", 100, 1)])
     asked = []
     for reproduces in (True, True, False):
         [point] = search.ask(1)
         asked.append((point["n"], point.purpose, point.replica))
         search.tell(point, Verdict(reproduces))
-    [replay] = search.ask(1)
+    [measured] = search.ask(1)
     assert asked[2] == (1, Purpose.CONFIRM, 0)
-    assert (replay["n"], replay.purpose, replay.replica) == (100, Purpose.REPLAY, 0)
+    assert (measured["n"], measured.purpose, measured.replica) == (100, Purpose.RATE, 0)
 
 
 # -- mitigations

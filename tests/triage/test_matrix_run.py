@@ -15,6 +15,7 @@ from aorta.probe.machine import Machine
 from aorta.triage.recipe import load_recipe
 from aorta.triage.running import check_recipe
 from support.aorta_cli import ROOT, Finished, aorta
+from support.flaky import next_fails
 from support.triage_runs import BASELINE, FIXED, by_name, cell, document, loaded, run, written
 
 
@@ -55,6 +56,44 @@ def test_three_against_three_is_not_called_significant(tmp_path: Path) -> None:
     assert fixed["p_value"] == 0.05
     page = page_of(tmp_path, matrix)
     assert "3 of 3 against 0 of 3 may be luck" in page
+
+
+def test_what_too_few_trials_cannot_show_is_not_said_of_what_they_did(tmp_path: Path) -> None:
+    now_and_then = next_fails(tmp_path / "count", "FPP")
+    _, matrix = matrix_of(
+        tmp_path,
+        script=f'[ -z "$ALWAYS" ] && ! {now_and_then} || exit 1',
+        trials=3,
+        cells=[BASELINE, cell("worse-if-anything", extra_env={"ALWAYS": "1"})],
+    )
+    found = by_name(matrix)["worse-if-anything"]
+    assert (found["failed_count"], found["call"]) == (3, "no effect")
+    assert "cannot show that anything works" in matrix["warnings"][0]
+
+    (tmp_path / "count").unlink()
+    few = cell("few", extra_env={"NOTHING": "1"}, trials=1)
+    _, matrix = matrix_of(tmp_path, trials=8, cells=[BASELINE, FIXED, few])
+    assert by_name(matrix)["fixed"]["call"] == "works"
+    assert "1 trials a cell cannot show that few works" in matrix["warnings"][0]
+
+
+def test_the_speed_column_says_nothing_of_rates_that_the_answer_does_not(tmp_path: Path) -> None:
+    script = f'echo "step time: 16 ms"; {next_fails(tmp_path / "count", "FP")} && exit 1 || exit 0'
+    inert = cell("inert", "hip_launch_blocking")
+    _, matrix = matrix_of(tmp_path, script=script, trials=4, cells=[BASELINE, inert])
+    found = by_name(matrix)["inert"]
+    assert found["call"] == "inert"
+    assert found["confound"] == "-"
+
+
+def test_a_baseline_that_fails_otherwise_did_not_pass(tmp_path: Path) -> None:
+    script = 'echo "ValueError: odd $$" >&2; exit 2'
+    oracle = {"kind": "exit_code", "codes": [1]}
+    content = {"workload_config": {"command": script, "oracle": oracle}, "trials": 4}
+    _, matrix = matrix_of(tmp_path, **content)
+    others = by_name(matrix)["baseline-local"]["other_count"]
+    said = f"never showed this failure in {others} trials, and failed in another way in {others}:"
+    assert said in matrix["warnings"][0]
 
 
 def test_the_run_directory_holds_what_is_promised(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def command(context: click.Context, /, **given: Any) -> None:
     words = context.meta.get("aorta.words", ())
     request = ReduceRequest(command=words, **options.typed(given))
     report = reduce(request, display.listeners, say)
-    lines = summary_lines(report, kept=not request.dry_run)
-    go_on = report.ending.how_to_go_on("reduce", report.run_dir)
+    go_on = report.ending.how_to_go_on("reduce", report.run_dir if report.is_kept else None)
+    lines = summary_lines(report)
     show_and_leave(SCHEMA, report, lines, as_json=display.as_json, go_on=go_on)
 
 

@@ -65,6 +65,7 @@ class Purpose(StrEnum):
     CALIBRATE = "calibrate"  # the original: does it fail, and how often?
     PROBE = "probe"  # a candidate
     REPLAY = "replay"  # an accepted candidate again, to see that it was no luck
+    RATE = "rate"  # one that is known to fail: about as often as the original, or far less often?
     CONFIRM = "confirm"  # the answer, with fresh trials at a strict level
     WARM = "warm"  # the original again, to compare warm starts with cold ones; counts for no more
 

@@ -299,7 +299,8 @@ def progress_in(said: Sequence[str]) -> tuple[str, ...]:
 
 def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
     """Which lines may be the failure's own words: errors and the last line of stderr, with the last
-    before them where they say no more than that something failed; else the last of each stream.
+    before them where they say no more than that something failed; else the last of each stream,
+    that of stderr behind the other: what a program counts and measures is on stdout.
     """
     errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
     if errors:
@@ -309,7 +310,7 @@ def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
     recorded = [
         line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1
     ]
-    return tuple(dict.fromkeys([*_last(stderr), *(recorded[-_MOST_WORDS:] or _last(stdout))]))
+    return tuple(dict.fromkeys([*(recorded[-_MOST_WORDS:] or _last(stdout)), *_last(stderr)]))
 
 
 def _says_what(line: str) -> bool:

@@ -128,14 +128,18 @@ class Ending:
 
     def command_to_go_on(self, verb: str, run_dir: Path) -> str | None:
         """None where it is done."""
+        return None if self.reason is Reason.DONE else self._command(verb, run_dir)
+
+    def how_to_go_on(self, verb: str, run_dir: Path | None) -> str | None:
+        """Why it ended, and how to go on, where a run is left; None where it is done."""
         if self.reason is Reason.DONE:
             return None
-        return shlex.join(["aorta", *verb.split(), "--resume", str(run_dir)])
+        why = self.detail or self.reason.value
+        return why if run_dir is None else f"{why}; go on with: {self._command(verb, run_dir)}"
 
-    def how_to_go_on(self, verb: str, run_dir: Path) -> str | None:
-        """Why it ended, and how to go on; None where it is done."""
-        command = self.command_to_go_on(verb, run_dir)
-        return command and f"{self.detail or self.reason.value}; go on with: {command}"
+    @staticmethod
+    def _command(verb: str, run_dir: Path) -> str:
+        return shlex.join(["aorta", *verb.split(), "--resume", str(run_dir)])
 
     @property
     def exit_code(self) -> Exit:

@@ -257,12 +257,13 @@ _LEAST_RATE = 0.03  # rarer failures would need more trials than the cap allows
 # of failures, before anything was seen, are taken to show every time: 35 trials where 0 costs 43
 _CERTAIN = 0.2
 _LEARN_ALPHA = 0.2  # the learned rate is the 80 % lower bound
-_DRIFT = 0.8  # a candidate must be able to fail this often, relative to the original
-_DRIFT_ALPHA = 0.05
-_DRIFTED = 4.0  # a confirmed answer is told apart from what fails this many times less often
-# After a setback candidates must do better than that, or they fail it again.
-_DRIFTED_CANDIDATE = 2.0
-_DRIFT_TEST_ALPHA = 0.02
+_RARER = 2.0  # what fails so many times less often than the original is no answer
+_RARER_ALPHA = 0.125  # the chance that it passes for one; three failures of three tell so much
+_RARER_BETA, _CONFIRM_RARER_BETA = 0.05, 0.02
+_RARER_CAP = 160
+# Of the original, before the answer is compared with it, and before one that failed is given up.
+_MEASURED_HITS, _MEASURED_AGAIN_HITS, _MEASURED_CAP = 12, 24, 400
+_COMPARED_ALPHA = 0.35  # the original's rate is taken as this lower bound: a lucky start costs work
 
 
 Test = Sprt | PresenceTest | Calibration
@@ -270,12 +271,11 @@ Test = Sprt | PresenceTest | Calibration
 
 @dataclass(frozen=True)
 class SequentialJudge:
-    """Accepts when every test does; rejects when one does, at the cap, or at a lower rate."""
+    """Accepts when every test does; rejects when one does, or at the cap."""
 
     tests: tuple[Test, ...]
     cap: int
     prior: HitCount = NOTHING
-    least_rate: float = 0.0
 
     def verdict(self, tally: Tally) -> Verdict | None:
         if tally.evidence == 0:
@@ -290,9 +290,7 @@ class SequentialJudge:
         decisions = {test.decide(evidence) for test in self.tests}
         if False in decisions:
             return False
-        if None in decisions:
-            return None
-        return evidence.high(_DRIFT_ALPHA) >= self.least_rate
+        return None if None in decisions else True
 
     def needs(self, tally: Tally) -> int:
         evidence, left = self.prior + HitCount.of(tally), self.at_most(tally)
@@ -326,6 +324,7 @@ class SequentialJudges:
         self._known = known
         self._ledger: dict[str, HitCount] = {}
         self._accepted: set[str] = set()
+        self._as_often: set[str] = set()  # shown to fail about as often as the original
         self._original: str | None = None
         self._setbacks = 0
         self._unseen_misses = 0.0
@@ -337,9 +336,13 @@ class SequentialJudges:
             return calibrating(Calibration(straight=1) if known else usual)
         if point.purpose is Purpose.REPLAY:
             return self._judge((PresenceTest(self._seen, 0.0, _ALPHA, _REPLAY_BETA),))
+        if point.purpose is Purpose.RATE and point.config_key == self._original:
+            return calibrating(self._measurement(), self._anchor())
+        if point.purpose is Purpose.RATE:
+            return SequentialJudge((self._rate_test(_RARER_BETA),), _RARER_CAP)
         if point.purpose is Purpose.CONFIRM:
             strict = PresenceTest(self._seen, _LEAST_FALSE_RATE, _CONFIRM_ALPHA, _REPLAY_BETA)
-            return self._judge((strict, self._drift_test(_REPLAY_BETA, _DRIFTED)))
+            return SequentialJudge((strict, self._rate_test(_CONFIRM_RARER_BETA)), _RARER_CAP)
         if point.replica == 0:
             return self._judge(self._candidate_tests(_BETA))
         prior = self._ledger.get(point.config_key, NOTHING)
@@ -352,17 +355,19 @@ class SequentialJudges:
         if point.purpose is Purpose.CALIBRATE:
             self._original = key
         if verdict.reproduces:
+            if point.purpose in {Purpose.CALIBRATE, Purpose.RATE, Purpose.CONFIRM}:
+                self._as_often.add(key)
             if point.purpose is Purpose.PROBE:
                 self._unseen_misses += self._misses_of_the_wrongly_rejected()
             self._accepted.add(key)
         elif verdict.reproduces is False and point.purpose in {Purpose.REPLAY, Purpose.CONFIRM}:
-            self._accepted.discard(key)
+            self._accepted = set(self._as_often)
             self._setbacks += 1
 
     @property
     def rate(self) -> float:
         """The rate at which what was accepted so far is known to fail at least."""
-        return min(_MOST_RATE, max(_LEAST_RATE, self._seen.low(_LEARN_ALPHA)))
+        return _within_bounds(self._seen.low(_LEARN_ALPHA))
 
     @property
     def _seen(self) -> HitCount:
@@ -381,25 +386,29 @@ class SequentialJudges:
         return _BETA / (1 - _BETA) * misses_that_tell(seen, _BETA)
 
     def _judge(self, tests: tuple[Test, ...], prior: HitCount = NOTHING) -> SequentialJudge:
-        return SequentialJudge(tests, _CAP, prior, self._least_rate())
+        return SequentialJudge(tests, _CAP, prior)
 
     def _candidate_tests(self, beta: float) -> tuple[Test, ...]:
-        """Stricter after every setback; from the first one on, a rarer failure is another one."""
+        """Stricter after every setback."""
         alpha = _ALPHA / 10**self._setbacks
-        tests = (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
-        return (*tests, self._drift_test(beta, _DRIFTED_CANDIDATE)) if self._setbacks else tests
+        return (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
 
-    def _drift_test(self, beta: float, factor: float) -> Sprt:
+    def _measurement(self) -> Calibration:
+        hits = _MEASURED_AGAIN_HITS if self._setbacks else _MEASURED_HITS
+        return Calibration(hits, hits, _MEASURED_CAP)
+
+    def _rate_test(self, beta: float) -> Sprt:
         """As often as the original, or far less often?"""
-        rate = min(self.rate, max(_LEAST_RATE, self._anchor().low(_LEARN_ALPHA)))
-        return Sprt(rate, rate / factor, _DRIFT_TEST_ALPHA, beta)
-
-    def _least_rate(self) -> float:
-        return _DRIFT * self._anchor().low(_LEARN_ALPHA)
+        rate = _within_bounds(self._anchor().low(_COMPARED_ALPHA))
+        return Sprt(rate, rate / _RARER, _RARER_ALPHA, beta)
 
     def _anchor(self) -> HitCount:
         """What is known of the original alone."""
         return self._known if self._original is None else self._known + self._ledger[self._original]
+
+
+def _within_bounds(rate: float) -> float:
+    return min(_MOST_RATE, max(_LEAST_RATE, rate))
 
 
 def _in_words(fresh: HitCount, prior: HitCount, decision: bool | None) -> str:

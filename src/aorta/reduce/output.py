@@ -169,7 +169,14 @@ class Output:
 
     def _ship_lines(self, report: ReduceReport, reproducer: Reproducer | None) -> Iterator[str]:
         """SHIP.md: what is inside, what was taken out, and what to read before anything leaves."""
-        yield from ("# What is shared", "", "```", *summary_lines(report, kept=False), "```", "")
+        yield from (
+            "# What is shared",
+            "",
+            "```",
+            *summary_lines(report, names_files=False),
+            "```",
+            "",
+        )
         if report.mitigations:
             yield f"- with the mitigations {', '.join(report.mitigations)}"
         if report.status == "not_reduced":

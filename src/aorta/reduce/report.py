@@ -1,5 +1,6 @@
 """The result of a reduction, which JSON, table, SHIP.md and exit code all read."""
 
+import math
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from aorta.core.failure import Failure, failure_to_json
 from aorta.core.stats import counted
 from aorta.core.trial import Outcome, Tally, Verdict
 from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
+from aorta.engine.judge import HitCount, log_chance
 from aorta.engine.question import Answer
 from aorta.reduce.bindings import NONSENSE
 from aorta.reduce.trace import items_of
@@ -54,6 +56,7 @@ class ReduceReport:
     mitigations: Sequence[str] = ()
     source: Mapping[str, Any] | None = None  # the row of the program itself, where it was reduced
     hint: str = ""  # what was found out about an original that did not fail
+    is_kept: bool = True  # the run directory stays: it can be named, shipped and resumed
 
     def with_more(self, answer: Answer, **changes: Any) -> "ReduceReport":
         """With the trials of a further question, and what they changed."""
@@ -98,14 +101,36 @@ class ReduceReport:
             why, last = self.reduction.why, self.records[-1].why
             return why if last in why else f"{why}; the last trial: {last}"
         broken = self.reduction.status is Status.REDUCED and self.shipped.reproduces is False
-        said = [self.reduction.why, BROKEN if broken else "", self.hint]
+        why = self.reduction.why
+        if self.reduction.status is Status.NOT_REDUCED:
+            why = why or self._how_sure
+        said = [why, BROKEN if broken else "", self.hint]
         if self.shipped.reproduces is False and self.shipped.taken:
             said.append(_TAKEN.format(counted(self.shipped.taken, "value")))
         return "; ".join(filter(None, said))
 
     @property
+    def _how_sure(self) -> str:
+        """Where nothing smaller was seen to fail: how often that is bad luck, if it is flaky."""
+        tries: dict[str, Tally] = {}
+        for record in self.records:
+            key = record.point.config_key
+            tries[key] = tries.get(key, Tally()) + record.outcome
+        seen = HitCount.of(tries.pop(self.reduction.original.config_key, Tally()))
+        silent = [tally.evidence for tally in tries.values() if not tally.reproduced]
+        fewest = min(filter(None, silent), default=0)
+        if not seen.misses or not fewest:
+            return "nothing smaller was seen to fail"
+        missed = math.exp(log_chance(HitCount(0, fewest), seen))
+        return (
+            f"nothing smaller was seen to fail; the original failed {seen.hits} of {seen.trials} "
+            f"times, and what fails as often and is tried {fewest} times, the fewest here, goes "
+            f"unseen with a chance of {missed:.1%}"
+        )
+
+    @property
     def next_commands(self) -> list[str]:
-        if not self.has_reproducer:
+        if not (self.has_reproducer and self.is_kept):
             return []
         recipe = f"{self.run_dir}/shrunken/recipe.resolved.yaml"
         return [
@@ -115,7 +140,7 @@ class ReduceReport:
 
     @property
     def resume_command(self) -> str | None:
-        return self.ending.command_to_go_on("reduce", self.run_dir)
+        return self.ending.command_to_go_on("reduce", self.run_dir) if self.is_kept else None
 
     def last_failing(self, point: Point) -> TrialRecord | None:
         """The latest failing trial of this configuration, other than the shipped copy's."""
@@ -149,7 +174,7 @@ class ReduceReport:
             # tells "lost" from "unconfirmed", which are both partial
             "search": reduction.status.value,
             "why": self.why,
-            "run_dir": str(self.run_dir),
+            "run_dir": str(self.run_dir) if self.is_kept else None,
             "axes": self.axis_rows,
             "trials": self.ending.trials,
             "candidates": self.reduction.candidates,
@@ -175,7 +200,7 @@ class ReduceReport:
             "stopped_by": None if self.ending.reason is Reason.DONE else self.ending.reason.value,
             "seconds": round(self.ending.seconds, 3),
             "next": [*self.next_commands, *filter(None, [self.resume_command])],
-            "summary": summary_lines(self, kept=True),
+            "summary": summary_lines(self),
         }
 
 
@@ -190,6 +215,7 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
         "monotone": facts.monotone,
         "trials": facts.trials,
         "unresolved": facts.unresolved,
+        "rarer": facts.rarer,
         "ignored": facts.ignored,
     }
     if isinstance(axis, SubsetAxis):
@@ -216,7 +242,7 @@ def _rate(verdict: Verdict | None) -> dict[str, int] | None:
 _HEAD = ("axis", "from", "to", "trials", "")
 _HEADLINES = {
     "reduced": "reduced",
-    "not_reduced": "not reduced: nothing smaller fails",
+    "not_reduced": "not reduced",
     "did_not_reproduce": "the failure did not reproduce",
     "partial": "partial: stopped before the answer was sure",
 }
@@ -226,8 +252,7 @@ _UNSURE = {
 }
 
 
-def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
-    """`kept`: the run directory is still there to be named."""
+def summary_lines(report: ReduceReport, *, names_files: bool = True) -> list[str]:
     headline = _UNSURE.get(report.reduction.status) or _HEADLINES[report.status]
     if report.reduction.status is Status.REDUCED and report.shipped.reproduces is False:
         headline = "smaller, but of no use to others yet"
@@ -245,7 +270,7 @@ def summary_lines(report: ReduceReport, *, kept: bool) -> list[str]:
     # A trial with nonsense in the place of an axis is meant to fail in its own way.
     sought = [r for r in report.records if NONSENSE not in dict(r.point.values).values()]
     lines += [f"           {words}" for words in failed_differently(sought)]
-    if kept:
+    if names_files and report.is_kept:
         lines.append(f"results    {report.run_dir}")
         lines += [f"next       {command}" for command in report.next_commands[:1]]
     return lines
@@ -258,6 +283,8 @@ def _axis_cells(row: dict[str, Any]) -> tuple[str, ...]:
         notes.append("it fails the same with nonsense in its place")
     elif row["final"] == row["floor"]:
         notes.append("at its floor")
+    if row.get("rarer"):
+        notes.append("with less of it, it fails far more rarely")
     if row["monotone"] is False:
         more = ": more of it did not fail, so the cause may be another" if unit else ""
         notes.append(f"not monotone{more}")
@@ -273,15 +300,18 @@ def _value(value: Any) -> str:
     return f"{value[0]}+{value[1]}" if isinstance(value, list) else str(value)
 
 
+def _share(tally: Tally) -> str:
+    share = f" ({tally.reproduced / tally.evidence:.0%})" if tally.against else ""
+    return f"{tally.reproduced}/{tally.evidence}{share}"
+
+
 def _rate_lines(report: ReduceReport) -> list[str]:
     reduction = report.reduction
     lines = []
     if reduction.calibration is not None:
-        tally = reduction.calibration.tally
-        words = f"original failed {tally.reproduced}/{tally.evidence}"
+        words = f"original failed {_share(reduction.calibration.tally)}"
         if reduction.confirmation is not None:
-            tally = reduction.confirmation.tally
-            words += f", confirmed {tally.reproduced}/{tally.evidence}"
+            words += f", confirmed {_share(reduction.confirmation.tally)}"
         lines.append(f"rate       {words}")
     before = report.median_seconds(reduction.original)
     after = report.median_seconds(reduction.best)

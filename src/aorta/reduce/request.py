@@ -62,7 +62,8 @@ def reduce(
             scratch = tempfile.TemporaryDirectory(prefix="aorta-reduce-")
             place = Path(stack.enter_context(scratch))
             session = stack.enter_context(Session.fresh(place, VERB))
-            return ReductionRun(plan, session, executor, listeners()).search()
+            report = ReductionRun(plan, session, executor, listeners()).search()
+            return replace(report, is_kept=False)
         session = stack.enter_context(_session(plan, request))
         return reduce_workload(plan, session, executor, listeners(), written)
 

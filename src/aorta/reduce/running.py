@@ -8,7 +8,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import AxisKind, ChoiceAxis, Point, Purpose
+from aorta.core.axis import AxisKind, Point, Purpose
 from aorta.core.errors import InfrastructureError
 from aorta.core.failure import ORACLE, Failure, learned, named_failure
 from aorta.core.oracle import known_failure
@@ -224,10 +224,7 @@ class ReductionRun:
         suspects = [
             facts.axis.name
             for facts in reduction.axes
-            if facts.moved
-            and facts.at_floor
-            and facts.axis.kind not in _OF_THE_LAUNCHER
-            and not isinstance(facts.axis, ChoiceAxis)
+            if facts.moved and facts.at_floor and facts.axis.kind not in _OF_THE_LAUNCHER
         ]
         if reduction.status is not Status.REDUCED or not suspects or not self.plan.is_command:
             return report

@@ -4,19 +4,29 @@ The whole reduction is a list of stages, each of them a search of its own: calib
 jump to all floors and to each floor, search axis after axis until none moves, ask again with fresh
 trials for what minimality rests on, and confirm. The biggest gain comes first: what makes a trial
 fast, then many items, then numbers, so that the answer so far is worth having at any moment. It
-is replayed now and then; when a replay or the confirmation fails, accepted history is walked
-back in doubling steps to a point that holds, and the descent goes on from there. It knows points
-and verdicts; how strict a verdict is, and how many trials it takes, is the judge's affair.
+is replayed now and then; when a replay or the confirmation fails, accepted history is bisected for
+the last point that fails about as often as the original. An axis that made the failure rarer there
+comes last from then on, and its values are compared with the original. It knows points and
+verdicts; how strict a verdict is, and how many trials it takes, is the judge's affair.
 """
 
 import math
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import get_args
 
-from aorta.core.axis import Axis, AxisKind, Point, Purpose, SubsetAxis, size_at_floor
+from aorta.core.axis import (
+    Axis,
+    AxisKind,
+    NumberAxis,
+    Point,
+    Purpose,
+    StepsAxis,
+    SubsetAxis,
+    size_at_floor,
+)
 from aorta.core.trial import Verdict
 from aorta.search import Search
 from aorta.search.axes import AxisSearch, NumericSearch, search_along
@@ -55,11 +65,16 @@ class _SinceSeen:
 
     trials: int = 0
     rejections: int = 0
+    too_rare: int = 0  # of these, such as did fail, and less often than the original
 
 
 _Stages = Generator[_Stage, None, None]
 _CHEAP_FIRST = get_args(Axis)
 _MANY_ITEMS = 16
+# Along an axis where it fails ever more rarely: the tolerance, as near half of the original's rate
+# every value takes many trials; and how many subsets in a row may be too rare.
+_ROUGHLY, _TOO_RARE = 0.25, 3
+_AS_CANDIDATE = 1_000  # of replicas: a number that no walk back reaches
 _TOO_SLOW = "it takes much longer"
 # Times the original, and seconds, as a busy machine may hold up any trial: longer is no gain.
 _SLOWER, _SLACK = 3.0, 5.0
@@ -87,6 +102,7 @@ class Descent:
         self._last: dict[str, AxisSearch] = {}  # the last finished search of each axis
         self._seconds_at_floor: dict[str, float | None] = {}
         self._no_sizes: set[str] = set()  # axes whose smallest value makes a trial slower
+        self._rarer: set[str] = set()  # axes along which it was seen to fail ever more rarely
         self._order = self._axes
         self._dirty = {axis.name for axis in axes}
         self._since = _SinceSeen()
@@ -210,20 +226,28 @@ class Descent:
 
     def _settle(self) -> _Stages:
         """Descend, check, confirm; and again from further back as long as that fails."""
-        while self._status is Status.RUNNING:
+        while self._is_open:
             yield from self._descend()
-            before = self._incumbent
-            yield from self._recheck()
-            if self._incumbent != before:
-                self._reopen()
-                continue
+            yield from self._conclude()
+
+    def _conclude(self) -> _Stages:
+        """Confirm what the descent ended at, unless it moves when it is checked."""
+        if not self._is_open:
+            return
+        before = self._incumbent
+        yield from self._recheck()
+        if self._incumbent == before:
             yield from self._confirm()
+        else:
+            self._reopen()
 
     def _descend(self) -> _Stages:
-        while self._dirty:
-            axis = next(axis for axis in self._order if axis.name in self._dirty)
+        while self._dirty and self._is_open:
+            axis = self._next_axis()
             before, name = self._incumbent, axis.name
             search = search_along(axis, before, self._last.get(name))
+            if name in self._rarer:
+                self._since = _SinceSeen()
             yield _Stage(search, before, axis)
             if self._is_no_size(axis, before):
                 self._no_sizes.add(name)
@@ -231,6 +255,17 @@ class Descent:
                 self._reopen()
             self._last[name] = search
             self._dirty.discard(name)
+            if self._flaky and self._incumbent != before and self._dirty - self._last.keys():
+                yield from self._compare()
+
+    def _next_axis(self) -> Axis:
+        """Those along which it fails ever more rarely last; and, where it is flaky, roughly."""
+        waiting = [axis for axis in self._order if axis.name in self._dirty]
+        axis = min(waiting, key=lambda axis: axis.name in self._rarer)
+        flaky = self._calibration is not None and self._calibration.tally.against > 0
+        if flaky and axis.name in self._rarer and isinstance(axis, NumberAxis | StepsAxis):
+            return replace(axis, tolerance=max(axis.tolerance, _ROUGHLY))
+        return axis
 
     def _is_no_size(self, axis: Axis, base: Point) -> bool:
         """Whether the smallest value was seen to make a trial slower: a period, or an interval."""
@@ -240,24 +275,29 @@ class Descent:
         return seen is not None and seen.why.startswith(_TOO_SLOW)
 
     def _reopen(self) -> None:
-        """Something moved: every axis may have become smaller than it was found to be."""
-        self._dirty = {axis.name for axis in self._axes} - self._no_sizes
+        """Something moved: every axis may have become smaller than it was found to be. One along
+        which it fails ever more rarely is searched once.
+        """
+        names = {axis.name for axis in self._axes} - self._no_sizes
+        self._dirty = (names - self._rarer) | (self._dirty & self._rarer)
 
     def _recheck(self) -> _Stages:
         """Fresh trials for rejections under the answer that may have been bad luck."""
-        through = [axis.name for axis in self._order if axis.name not in self._no_sizes]
+        left = self._no_sizes | self._rarer
+        through = [axis.name for axis in self._order if axis.name not in left]
         minimality_checks = [p for name in through for p in self._last[name].minimality_checks()]
         if weak := self._weak_again(minimality_checks):
             yield _Stage(FirstThatReproduces(weak), self._incumbent)
 
     def _confirm(self) -> _Stages:
         if self._incumbent == self._history[0]:
-            self._end(Status.NOT_REDUCED, "nothing smaller reproduces")
+            names = ", ".join(sorted(self._rarer))
+            rarer = f"with less of {names} it fails less than half as often" if names else ""
+            self._end(Status.NOT_REDUCED, rarer)
             return
-        question = self._fresh(self._incumbent, Purpose.CONFIRM)
-        confirm = EveryPoint([question])
-        yield _Stage(confirm, self._incumbent, moves=False)
-        self._confirmation = confirm.verdicts[question]
+        if self._flaky and not self._setbacks:
+            yield from self._measure()
+        self._confirmation = yield from self._asked(self._incumbent, Purpose.CONFIRM)
         if self._confirmation.reproduces and self._confirmation.tally.against and not self._flaky:
             # The first miss: what rested on certainty is asked and confirmed again.
             self._flaky = True
@@ -269,30 +309,58 @@ class Descent:
         else:
             yield from self._walk_back()
 
+    def _asked(self, point: Point, purpose: Purpose) -> Generator[_Stage, None, Verdict]:
+        question = self._fresh(point, purpose)
+        search = EveryPoint([question])
+        yield _Stage(search, self._incumbent, moves=False)
+        return search.verdicts[question]
+
+    def _measure(self) -> Generator[_Stage, None, Verdict]:
+        """How often the original fails: what the answer is compared with."""
+        verdict = yield from self._asked(self._history[0], Purpose.RATE)
+        if self._calibration is not None:
+            tally = self._calibration.tally + verdict.tally
+            self._calibration = replace(self._calibration, tally=tally)
+        return verdict
+
+    def _compare(self) -> _Stages:
+        """Before the next axis: what became rare along this one takes many trials along it."""
+        verdict = yield from self._asked(self._incumbent, Purpose.RATE)
+        if verdict.reproduces is False:
+            yield from self._walk_back()
+
     def _walk_back(self) -> _Stages:
-        """To the latest accepted point that still holds: one step back, then two, then four."""
+        """To the smallest accepted point that still fails about as often as the original."""
         self._setbacks += 1
         self._flaky = True
-        index, stride = len(self._history) - 1, 1
-        while True:
-            index, stride = max(0, index - stride), stride * 2
-            question = self._fresh(self._history[index], Purpose.REPLAY)
-            replay = EveryPoint([question])
-            yield _Stage(replay, self._incumbent, moves=False)
-            if replay.verdicts[question].reproduces:
-                break
-            if index == 0:
-                self._end_at_the_original(replay.verdicts[question])
-                return
-        for point in self._history[index + 1 :]:
+        measured = yield from self._measure()
+        if not measured.reproduces:
+            self._end_at_the_original(measured)
+            return
+        held, failed = 0, len(self._history)
+        index = failed - 1  # what failed may have had bad luck, or the original a lucky start
+        while failed - held > 1:
+            verdict = yield from self._asked(self._history[index], Purpose.RATE)
+            held, failed = (index, failed) if verdict.reproduces else (held, index)
+            index = (held + failed) // 2
+        self._return_to(held)
+        if self._setbacks > self._rules.setbacks_allowed:
+            self._end(Status.UNCONFIRMED, f"accepted points failed again {self._setbacks} times")
+
+    def _return_to(self, index: int) -> None:
+        """To this point of the history; what the next one moved made the failure rarer."""
+        for point in [point for point, verdict in self._known.items() if verdict.reproduces]:
             self._forget(point)
+        steps = self._history[index : index + 2]
+        blamed = {axis.name for axis in self._axes if len({step[axis.name] for step in steps}) > 1}
+        again = self._rarer | blamed if blamed - self._rarer else self._rarer - blamed
         del self._history[index + 1 :]
         self._last.clear()
         self._no_sizes.clear()
+        self._rarer |= blamed
         self._reopen()
+        self._dirty |= again
         self._since = _SinceSeen()
-        if self._setbacks > self._rules.setbacks_allowed:
-            self._end(Status.UNCONFIRMED, f"accepted points failed again {self._setbacks} times")
 
     def _end_at_the_original(self, verdict: Verdict) -> None:
         """No accepted point held: it is gone, or nothing can be told any more."""
@@ -302,6 +370,10 @@ class Descent:
         else:
             self._end(Status.LOST, "the original no longer reproduces")
 
+    @property
+    def _is_open(self) -> bool:
+        return self._status is Status.RUNNING
+
     def _end(self, status: Status, why: str) -> None:
         self._status, self._why = status, why
 
@@ -310,7 +382,8 @@ class Descent:
     def _if_no_slower(self, point: Point, verdict: Verdict) -> Verdict:
         """What fails like the original and takes far longer is no reduction of it."""
         original = self._calibration.seconds if self._calibration else None
-        if point.purpose is not Purpose.PROBE or original is None or verdict.seconds is None:
+        tried = point.purpose in {Purpose.PROBE, Purpose.RATE}
+        if not tried or original is None or verdict.seconds is None:
             return verdict
         if verdict.seconds <= _SLOWER * original + _SLACK:
             return verdict
@@ -338,7 +411,9 @@ class Descent:
         """To the next question that has no answer yet."""
         while self._stage is not None:
             axis, base = self._stage.axis, self._stage.base
-            if self._stage.search.done or (axis and self._is_no_size(axis, base)):
+            given_up = isinstance(axis, SubsetAxis) and self._since.too_rare >= _TOO_RARE
+            no_size = axis is not None and self._is_no_size(axis, base)
+            if self._stage.search.done or no_size or given_up:
                 self._stage = next(self._program, None)
                 continue
             question = next(iter(self._stage.search.ask(1)))
@@ -360,9 +435,11 @@ class Descent:
         name = self._stage.axis.name if self._stage and self._stage.axis else ""
         trials = max(1, verdict.tally.trials)
         self._trials[name] += trials
-        self._candidates[name] += point.purpose is Purpose.PROBE
+        self._candidates[name] += self._plain(point).purpose is Purpose.PROBE
         self._since.trials += trials
         self._since.rejections += not verdict.reproduces
+        if self._compares and verdict.reproduces is False and verdict.tally.reproduced:
+            self._since.too_rare += 1
 
     # --- points and their replicas
 
@@ -372,7 +449,8 @@ class Descent:
 
     def _due_replay(self) -> list[Point]:
         """The replay of the answer so far, when it is time for one."""
-        if self._stage is None or not self._stage.moves or len(self._history) == 1:
+        moves = self._stage is not None and self._stage.moves and not self._compares
+        if not moves or len(self._history) == 1:
             return []
         due = (
             self._since.trials >= self._rules.replay_after_trials
@@ -403,10 +481,20 @@ class Descent:
     def _issued(self, point: Point) -> Point:
         if point.purpose is not Purpose.PROBE:
             return point
-        return point.asked_for(Purpose.PROBE, self._replicas[point])
+        replica = self._replicas[point]
+        if self._compares:
+            return point.asked_for(Purpose.RATE, _AS_CANDIDATE + replica)
+        return point.asked_for(Purpose.PROBE, replica)
 
     def _plain(self, point: Point) -> Point:
-        return point.asked_for(Purpose.PROBE) if point.purpose is Purpose.PROBE else point
+        candidate = Purpose.RATE if self._compares else Purpose.PROBE
+        return point.asked_for(Purpose.PROBE) if point.purpose is candidate else point
+
+    @property
+    def _compares(self) -> bool:
+        """Whether candidates must fail about as often as the original, and not only at all."""
+        axis = self._stage.axis if self._stage else None
+        return axis is not None and axis.name in self._rarer
 
     def _is_current(self, point: Point) -> bool:
         return self._stage is not None and self._stage.owns(point)
@@ -444,4 +532,5 @@ class Descent:
             trials=self._trials[axis.name],
             candidates=self._candidates[axis.name],
             unresolved=last.unresolved if last is not None else 0,
+            rarer=axis.name in self._rarer,
         )

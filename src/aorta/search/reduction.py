@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from aorta.core.axis import Axis, Point, Value, size_at_floor
+from aorta.core.axis import Axis, ChoiceAxis, Point, Value, size_at_floor
 from aorta.core.trial import Verdict
 
 
@@ -27,6 +27,7 @@ class AxisFacts:
     trials: int = 0
     candidates: int = 0
     unresolved: int = 0  # points that could not be told
+    rarer: bool = False  # with less of it the failure is far rarer than in the original
     ignored: bool = False  # it fails the same with nonsense in its place
 
     @property
@@ -53,11 +54,13 @@ class Reduction:
     setbacks: int  # how often an accepted point failed its replay or confirmation
 
     def with_ignored(self, ignored: Collection[str]) -> "Reduction":
-        """With these axes marked as ignored; where nothing else is smaller, nothing was reduced."""
+        """With these axes marked as ignored; where nothing else is smaller, nothing was reduced.
+        A choice counts all the same: what it does not know a program may take for the default.
+        """
         if not ignored:
             return self
         axes = tuple(replace(f, ignored=f.axis.name in ignored) for f in self.axes)
-        if any(facts.moved and not facts.ignored for facts in axes):
+        if any(f.moved and (not f.ignored or isinstance(f.axis, ChoiceAxis)) for f in axes):
             return replace(self, axes=axes)
         axes = tuple(replace(f, final=f.axis.initial) for f in axes)
         names = ", ".join(sorted(ignored))

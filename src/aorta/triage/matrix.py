@@ -158,8 +158,10 @@ class Row:
         """What its speed says of it; of its rate, nothing that the call does not."""
         if self.comparison.call is Call.DID_NOT_RUN:
             return "did_not_run"
-        unknown = self.comparison.call is Call.NOT_KNOWN and self.speed.tag == Call.NO_EFFECT
-        return "-" if unknown else self.speed.tag
+        said_of_rate = self.speed.tag == Call.NO_EFFECT
+        return (
+            "-" if said_of_rate and self.comparison.call is not Call.NO_EFFECT else self.speed.tag
+        )
 
     def to_json(self) -> dict[str, Any]:
         stats, tally, cell = self.stats, self.stats.tally, self.cell
@@ -257,25 +259,38 @@ class MatrixReport(TriageReport):
 
 def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
     """What a reader must know before believing any row."""
-    baseline = next(row for row in rows if row.name == plan.baseline.name)
-    tally, doubts = baseline.stats.tally, []
+    return [*_doubts_of_baseline(plan.baseline.name, rows), *_too_few_trials(plan)]
+
+
+def _doubts_of_baseline(baseline: str, rows: Sequence[Row]) -> Iterator[str]:
+    tally = next(row.stats.tally for row in rows if row.name == baseline)
     if not tally.evidence:
-        doubts.append(f"the baseline {baseline.name} did not run: nothing can be compared with it")
+        yield f"the baseline {baseline} did not run: nothing can be compared with it"
     elif not tally.reproduced:
-        doubts.append(
-            f"the baseline {baseline.name} never failed in {tally.evidence} trials: "
+        never = "showed this failure" if tally.other else "failed"
+        otherwise = f", and failed in another way in {tally.other}" if tally.other else ""
+        yield (
+            f"the baseline {baseline} never {never} in {tally.evidence} trials{otherwise}: "
             "no mitigation can be seen to work"
         )
-    trials = min(cell.trials for cell in plan.cells)
-    compared = len(plan.cells) - 1 - len(plan.inert)
-    caps = Caps(trials, plan.baseline.trials, max(1, compared))
-    if compared and not can_decide(caps):
-        doubts.append(
-            f"{trials} trials a cell cannot settle anything: {trials} of {trials} against 0 of "
-            f"{trials} may be luck; with {compared} compared cell{'s' if compared > 1 else ''} at "
-            f"least {caps.floor + 1} are needed"
-        )
-    return doubts
+
+
+def _too_few_trials(plan: Plan) -> Iterator[str]:
+    """Of cells that could not be called `works` however clear it was; `no effect` takes fewer."""
+    compared = [
+        cell for cell in plan.cells if cell is not plan.baseline and cell.name not in plan.inert
+    ]
+    caps = {cell.name: Caps(cell.trials, plan.baseline.trials, len(compared)) for cell in compared}
+    few = [name for name, cap in caps.items() if not can_decide(cap)]
+    if not few:
+        return
+    most = max((caps[name] for name in few), key=lambda cap: cap.cell)
+    which = "anything works" if len(few) == len(compared) else f"{' or '.join(few)} works"
+    yield (
+        f"{most.cell} trials a cell cannot show that {which}: {most.baseline} of {most.baseline} "
+        f"against 0 of {most.cell} may be luck; with {len(compared)} compared "
+        f"cell{'s' if len(compared) > 1 else ''} at least {most.floor + 1} are needed"
+    )
 
 
 def _shown(env: Mapping[str, str]) -> dict[str, str]:
