@@ -66,7 +66,7 @@ def test_a_side_that_ends_early_after_the_same_operations_is_not_called_the_same
     )
     done = aorta("diverge", "--json", "-q", "--bad-set", "CRASH=1", "--", *command, cwd=tmp_path)
     assert (done.exit_code, done.json()["status"]) == (3, "not_aligned"), done.stderr
-    ends = "the bad side with exit 1, the good side with exit 0"
+    ends = "the bad side ended with exit 1, the good side ended with exit 0"
     assert done.json()["notes"] == [f"the sides end otherwise: {ends}"]
 
 

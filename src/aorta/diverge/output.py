@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import Exit
+from aorta.core.stats import counted
 from aorta.diverge.comparing import PHASES, Comparison, Parting
 from aorta.diverge.request import GoodAndBad
 from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
 from aorta.engine.events import Ending, Reason
 
 SCHEMA = "aorta.diverge/1"
+NOTHING = "recorded nothing"  # of a run that ended by itself
+DONE_WELL = "ended with exit 0"
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,14 @@ class DivergeReport:
     comparison: Comparison | None
     ranks: RankParting | None
     ranks_share: int | None  # values that several ranks have; None: two sides are compared
-    silent: Mapping[str, str]  # sides with a run that recorded nothing, and how it ended
+    silent: Mapping[str, str]  # what became of a run of a side that recorded nothing
     nonfinite: NonFinite | None
     history: tuple[Magnitudes, ...]  # how large the numbers were before that
     self_parting: Parting | None
     notes: tuple[str, ...]
-    exits_differ: bool  # no run of one side ended like one of the other
+    # How either side ended, if no run of one ended like one of the other; empty where one did.
+    other_ends: Mapping[str, str]
+    up_to_step: int  # both sides were recorded
     is_whole: bool  # every process recorded everything it did, to its end
 
     @property
@@ -50,7 +55,7 @@ class DivergeReport:
             compared is None and self.good_and_bad.good is not None
         )
         unaligned = compared is not None and not compared.is_aligned
-        if nothing_to_compare or unaligned or self.exits_differ:
+        if nothing_to_compare or unaligned or self.other_ends:
             return "not_aligned"
         return "same" if self.is_whole else "partial"
 
@@ -88,20 +93,7 @@ class DivergeReport:
 
     def lines(self) -> Iterator[str]:
         """What a person reads."""
-        if self.status == "not_aligned" and self.silent:
-            whose = [name for name in self.good_and_bad.names if name in self.silent]
-            of = "" if len(whose) == len(self.good_and_bad.names) else f" of the {whose[0]} side"
-            yield (
-                f"Nothing was recorded{of}, so there is nothing to compare: no operation of torch, "
-                "and no call of aorta.diverge.record."
-            )
-        elif self.ranks_share == 0:
-            yield (
-                "No gradient or parameter that an optimizer steps is there on several ranks: "
-                f"nothing to compare ({self.recorded} operations recorded)."
-            )
-        else:
-            yield _HEADLINES[self.status].format(ops=self.recorded)
+        yield self._headline()
         if isinstance(self.first, RankParting):
             yield from _rank_lines(self.first)
         elif self.first is not None:
@@ -130,11 +122,43 @@ class DivergeReport:
             )
             if compared.unmatched and self.status == "same":
                 yield "  what has no partner agrees where both sides read its results again"
-        for side, end in self.silent.items():
-            yield f"  note: a run of the {side} side recorded nothing; it ended with {end}"
+        for side, why in self.silent.items():
+            yield f"  note: a run of the {side} side {why}"
         for note in self.notes:
             yield f"  note: {note}"
         yield f"  results {self.run_dir}"
+
+    def _headline(self) -> str:
+        if self.status == "not_aligned" and self.silent:
+            return self._nothing_recorded()
+        if self.ranks_share == 0:
+            return (
+                "No gradient or parameter that an optimizer steps is there on several ranks: "
+                f"nothing to compare ({self.recorded} operations recorded)."
+            )
+        compared = self.comparison
+        if self.status == "not_aligned" and compared and compared.is_aligned:
+            return self._agreement(compared.compared)
+        return _HEADLINES[self.status].format(ops=self.recorded)
+
+    def _nothing_recorded(self) -> str:
+        whose = [name for name in self.good_and_bad.names if name in self.silent]
+        of = "" if len(whose) == len(self.good_and_bad.names) else f" of the {whose[0]} side"
+        why = f"a run {self.silent[whose[0]]}"
+        if NOTHING in why:
+            why = "no operation of torch, and no call of aorta.diverge.record"
+        return f"Nothing was recorded{of}, so there is nothing to compare: {why}."
+
+    def _agreement(self, compared: int) -> str:
+        """As far as both sides went, of which one ended where the other goes on."""
+        step = f", up to step {self.up_to_step}" if self.up_to_step else ""
+        ends = [
+            f"the {side} side {how}" for side, how in self.other_ends.items() if how != DONE_WELL
+        ]
+        return (
+            "The two sides agree as far as both were recorded "
+            f"({counted(compared, 'operation')}{step}); there {' and '.join(ends)}."
+        )
 
 
 _HEADLINES = {

@@ -2,17 +2,18 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
-from aorta.core.failure import failure_of
 from aorta.core.oracle import Classified, Deciding
+from aorta.core.raised import last_raised
+from aorta.core.templates import shortened
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
-from aorta.diverge.output import SCHEMA, DivergeReport
+from aorta.diverge.output import DONE_WELL, NOTHING, SCHEMA, DivergeReport
 from aorta.diverge.request import BAD, GOOD, DivergeRequest, GoodAndBad
 from aorta.diverge.single_run import (
     between_ranks,
@@ -27,6 +28,7 @@ from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import write_json
 from aorta.engine.session import Session, keep_request, taken_up
 from aorta.executors import Executor
+from aorta.scrub.secrets import without_secrets
 from aorta.search.repeated import EveryPoint
 from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import workload_experiment
@@ -35,23 +37,56 @@ _FIRST_RUNS = 2  # of each side: two runs of one side teach what chance does
 _MORE_RUNS = 3
 _STREAMS = "operations"
 _RECORDED = "recorded; "
+_LONGEST_WORDS = 300  # of an exception
 _Runs = Mapping[str, Sequence[Sequence[Stream]]]  # by side: of each run, its ranks
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """Any run that ended has recorded what it did, however it ended."""
+    """Any run that ended is one that can be looked at, however it ended."""
 
     def watch(self) -> Watch:
         return Watch()
 
     def judge_end(self, end: TrialEnd) -> Classified:
-        how = failure_of(end).text if end.exit_code else _exit_of(end)
-        return Classified(Outcome.CLEAN, f"{_RECORDED}{how}")
+        how = _last_words(end)
+        if any((end.stderr.path.parent / _STREAMS).glob("stream-*")):
+            how = f"{_RECORDED}{how}"
+        elif _is_cut(end):
+            how = f"{how} before anything was recorded"
+        else:
+            how = f"{NOTHING}; {how}"
+        return Classified(Outcome.CLEAN, how)
 
 
-def _exit_of(end: TrialEnd | TrialRecord) -> str:
-    return f"signal {end.signal}" if end.signal is not None else f"exit {end.exit_code}"
+def _is_cut(end: TrialEnd | TrialRecord) -> bool:
+    """What it did last is not written down: that is done in lots, and at its own end."""
+    return end.timed_out or end.signal is not None
+
+
+def _how_ended(end: TrialEnd | TrialRecord) -> str:
+    if end.timed_out:
+        return "ran out of time"
+    return f"was killed (signal {end.signal})" if end.signal else f"ended with exit {end.exit_code}"
+
+
+def _last_words(end: TrialEnd) -> str:
+    """How it ended, with its exception and where its own code raised it; else its last line."""
+    how = _how_ended(end)
+    if how == DONE_WELL or _is_cut(end):
+        return how
+    raised = last_raised(end.stderr.tail)
+    if raised is None:
+        last_line = next(filter(None, map(str.strip, end.stderr.tail.splitlines()[::-1])), "")
+        return f"{how}: {_shown(last_line)}" if last_line else how
+    own = [f for f in raised.frames if not (f.is_library or Path(f.file).is_relative_to(HOOK))]
+    at = f" at {own[-1].file}:{own[-1].line}" if own else ""
+    said = f"{raised.type}: {raised.message}" if raised.message else raised.type
+    return f"ended with {_shown(said)}{at} (exit {end.exit_code})"
+
+
+def _shown(words: str) -> str:
+    return shortened(without_secrets(words), _LONGEST_WORDS)
 
 
 @dataclass(frozen=True)
@@ -124,7 +159,8 @@ class _Work:
     ended: Reason = Reason.DONE
     trials: int = 0
     exits: dict[str, set[str]] = field(default_factory=dict)  # of the processes, by side
-    silent: dict[str, str] = field(default_factory=dict)  # sides with no record, and how they ended
+    last_words: dict[str, str] = field(default_factory=dict)  # of a run of each side that recorded
+    silent: dict[str, str] = field(default_factory=dict)  # of a run that recorded nothing
 
     def report(self) -> DivergeReport:
         """Record, compare, repeat what is not told apart, keep the one operation."""
@@ -166,22 +202,27 @@ class _Work:
         for record in answer.records:
             if record.outcome is Outcome.CLEAN:
                 side = str(record.point["side"])
-                self.exits.setdefault(side, set()).add(_exit_of(record))
+                self.exits.setdefault(side, set()).add(_how_ended(record))
                 streams = read_streams(self.session.path / record.path / _STREAMS)
                 found[side].append(streams)
-                if not streams:
-                    self.silent[side] = record.why.removeprefix(_RECORDED)
+                if streams:
+                    self.last_words[side] = record.why.removeprefix(_RECORDED)
+                else:
+                    self.silent[side] = record.why
         return found
 
-    def _unlike_exits(self) -> tuple[str, ...]:
-        """How the sides ended, if never alike: what one would have done next was not compared."""
+    @property
+    def _exits_differ(self) -> bool:
+        """Whether they never ended alike: what one would have done next was not compared."""
         bad, good = (self.exits.get(name, set()) for name in (BAD, GOOD))
-        if not bad or not good or bad & good:
-            return ()
-        ends = (
-            f"the {name} side with {', '.join(sorted(self.exits[name]))}" for name in (BAD, GOOD)
-        )
-        return (f"the sides end otherwise: {', '.join(ends)}",)
+        return bool(bad and good and not bad & good)
+
+    def _unlike_exits(self) -> Iterator[str]:
+        if self._exits_differ:
+            ends = (
+                f"the {name} side {' or '.join(sorted(self.exits[name]))}" for name in (BAD, GOOD)
+            )
+            yield f"the sides end otherwise: {', '.join(ends)}"
 
     def _report(
         self,
@@ -205,12 +246,17 @@ class _Work:
             history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
             silent=self.silent,
-            notes=self._unlike_exits() + _notes(runs),
-            exits_differ=bool(self._unlike_exits()),
+            notes=(*self._unlike_exits(), *_notes(runs)),
+            other_ends=self.last_words if self._exits_differ else {},
+            up_to_step=min(map(_last_step, runs.values())),
             is_whole=all(
                 s.ended and not s.truncated for side in runs.values() for run in side for s in run
             ),
         )
+
+
+def _last_step(side: Sequence[Sequence[Stream]]) -> int:
+    return max((o.step for run in side[:1] for s in run for o in s.operations[-1:]), default=0)
 
 
 def _notes(runs: _Runs) -> tuple[str, ...]:
