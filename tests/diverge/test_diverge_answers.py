@@ -1,5 +1,6 @@
 """What `aorta diverge` says: of sides that end early, of itself, of what was refused."""
 
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -93,3 +94,29 @@ def test_the_last_words_of_a_side_hold_no_secret(tmp_path: Path) -> None:
     done = aorta("diverge", *SIDES, *command, cwd=tmp_path)
     assert "there the bad side ended with exit 1: refused: password=" in done.stdout
     assert "hunter2-abc" not in done.stdout + done.stderr
+
+
+# -- what was refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--good", "nosuch"), "--good nosuch: "),
+        (("--good-mitigations", "nosuch"), "nosuch"),
+        (("--executor", "slurm", "--good", "nosuch"), "--good nosuch: "),
+    ],
+)
+@pytest.mark.parametrize("in_git", [True, False])
+def test_what_is_refused_leaves_nothing_to_resume(
+    tmp_path: Path, words: tuple[str, ...], said: str, in_git: bool
+) -> None:
+    command = program(tmp_path, "record('value', [1.0])")
+    if in_git:
+        subprocess.run(("git", "init", "--quiet"), cwd=tmp_path, check=True)
+    before = sorted(tmp_path.rglob("*"))
+    done = aorta("diverge", *words, *command, cwd=tmp_path)
+    assert done.exit_code == 2, done
+    assert said in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "no unfinished run to resume" in aorta("diverge", "--resume", cwd=tmp_path).stderr

@@ -386,6 +386,8 @@ def test_a_precision_that_was_requested_is_no_difference(tmp_path: Path) -> None
         ([], "give a run directory, or a command"),
         (["--between-ranks", "--good-set", "A=1", "--", "true"], "remove the good side"),
         (["--good", "nowhere", "--", "true"], "--good"),
+        (["nosuch_dir"], "nosuch_dir: there is no such directory or program"),
+        (["--", "python tarin.py"], "that is a text for a shell"),
         (["--good-set", "A", "--", "true"], "--good-set: expected NAME=VALUE"),
         (["--good-env", "A", "--", "true"], "the = is missing"),
     ],

@@ -1,5 +1,6 @@
 """Every option of a comparison, and the two sides that follow from them or from a run directory."""
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,8 +13,8 @@ from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.documents import load_document
 from aorta.registry.environments import EnvironmentLayers, stack_mitigations
-from aorta.runtimes.git import laid_out
-from aorta.workloads.trial import WorkloadRequest
+from aorta.runtimes.git import Repository, laid_out
+from aorta.workloads.trial import WorkloadRequest, check_command, workload_experiment
 
 BAD, GOOD = "bad", "good"
 
@@ -158,12 +159,24 @@ class DivergeRequest:
         known = self.known
         if self.good is None or known.good is None:
             return known
-        try:
-            base = laid_out(self.good, known.good.base, scratch)
-        except UsageError as wrong:
-            said = f"--good {self.good}: {wrong.message}"
-            raise UsageError(said, where=wrong.where) from None
+        base = laid_out(self.good, known.good.base, scratch)
         return GoodAndBad(known.bad, replace(known.good, base=base))
+
+    def check(self) -> None:
+        """Refuses what cannot be run; nothing is written for that."""
+        known, base = self.known, self.known.bad.base
+        if len(self.command) == 1 and self.executor.name == "local":
+            (word,), path = self.command, known.bad.env.get("PATH")
+            if not (" " in word or (base / word).exists() or shutil.which(word, path=path)):
+                raise UsageError("there is no such directory or program", where=word)
+        for name in known.names:
+            check_command(workload_experiment(known[name].request(None)), self.executor.name)
+        if self.good is not None:
+            try:
+                Repository.on_host(base).resolve(self.good)
+            except UsageError as wrong:
+                said = f"--good {self.good}: {wrong.message}"
+                raise UsageError(said, where=wrong.where) from None
 
     def identity(self) -> dict[str, Any]:
         """What makes it the same comparison when it is resumed."""

@@ -30,7 +30,6 @@ from aorta.engine.session import Session, keep_request, taken_up
 from aorta.executors import Executor
 from aorta.scrub.secrets import without_secrets
 from aorta.search.repeated import EveryPoint
-from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import workload_experiment
 
 _FIRST_RUNS = 2  # of each side: two runs of one side teach what chance does
@@ -133,9 +132,7 @@ def diverge(
     """
     says_it = bool(request.command or request.run_dir)
     request = taken_up(request, request.output, "diverge", is_whole=says_it, say=say).absolute()
-    request.identity()
-    if request.command and request.executor.name == "local":
-        check_startable(request.command, request.cwd or Path.cwd())
+    request.check()
     with request.executor.opened() as executor:
         if request.resume is not None:
             session = Session.resuming(request.output, "diverge", request.resume)
