@@ -120,3 +120,110 @@ def test_what_is_refused_leaves_nothing_to_resume(
     assert said in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
     assert "no unfinished run to resume" in aorta("diverge", "--resume", cwd=tmp_path).stderr
+
+
+# -- what the sides are ----------------------------------------------------------------------------
+
+
+def test_the_answer_and_the_page_say_what_ran_and_how_the_sides_differ(tmp_path: Path) -> None:
+    command = program(tmp_path, "record('value', [2.0 if SIDE == 'bad' else 1.0])")
+    sides = ("--bad-set", "SIDE=bad", "--good-set", "SIDE=good")
+    done = aorta("diverge", *sides, "--output", "out", *command, "--lr", "0.1", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert f"  command: {sys.executable} train.py --lr 0.1" in lines
+    assert {"  bad: SIDE=bad", "  good: SIDE=good"} < {*lines}
+    (run_dir,) = (tmp_path / "out").glob("2*")
+    assert aorta("report", run_dir).exit_code == 0
+    page = (run_dir / "report.html").read_text()
+    assert "train.py --lr 0.1" in page
+    assert "good: SIDE=good" in page
+
+
+def test_a_side_is_its_mitigations_and_its_precision(tmp_path: Path) -> None:
+    command = program(tmp_path, "")
+    words = ("--dry-run", "--good-mitigations", "omp_one_thread", "--good-dtype", "float64")
+    said = aorta("diverge", *words, "--steps", "0:3", *command, cwd=tmp_path).stderr
+    assert "  bad    as it is" in said
+    assert (
+        "  good   dtype float64, OMP_NUM_THREADS=1 MKL_NUM_THREADS=1, by mitigation omp_one_thread"
+        in said
+    )
+    assert "  steps  0 to 3 are recorded" in said
+
+
+def test_no_secret_of_a_side_or_of_its_command_is_shown(tmp_path: Path) -> None:
+    command = program(tmp_path, "record('value', [2.0 if SIDE == 'bad' else 1.0])")
+    secret = "hf_" + "aB3dE6gH9j" * 3 + "kLmN"
+    sides = ("--bad-set", "SIDE=bad", "--bad-set", f"HF_TOKEN={secret}", "--good-set", "A=1")
+    words = ("diverge", *sides, *command, "--token", secret)
+    for done in (aorta(*words, cwd=tmp_path), aorta("diverge", "--dry-run", *words[1:])):
+        assert "SIDE=bad HF_TOKEN=<redacted>" in done.stdout + done.stderr
+        assert "train.py --token" in done.stdout + done.stderr
+        assert secret not in done.stdout + done.stderr
+    (run_dir,) = (tmp_path / "diverge").glob("2*")
+    assert secret not in (run_dir / "result.json").read_text()
+
+
+def test_two_equal_sides_are_warned_of(tmp_path: Path) -> None:
+    command = program(tmp_path, "record('value', [1.0])")
+    equal = ("diverge", "--bad-set", "A=1", "--good-set", "A=1")
+    done = aorta(*equal, *command, cwd=tmp_path)
+    warning = "both sides are the same: only what the program does by chance is compared"
+    assert warning in done.stderr.splitlines()[0]
+    assert f"  note: {warning}" in done.stdout.splitlines()
+    assert warning in aorta(*equal, "--dry-run", *command, cwd=tmp_path).stderr
+    for others in (("--good-set", "B=1"), ("--good-dtype", "float64"), ("--between-ranks",)):
+        assert warning not in aorta("diverge", "--dry-run", *others, *command, cwd=tmp_path).stderr
+
+
+def test_without_a_good_side_no_word_is_said_of_two(tmp_path: Path) -> None:
+    command = program(tmp_path, "record('pid', [float(os.getpid())] * 3)")
+    said = aorta("diverge", *command, cwd=tmp_path).stdout
+    assert said.splitlines()[0] == "The program does not repeat its own numbers."
+    assert "the two sides" not in said
+    assert "bad:" not in said
+
+
+# -- what is named ---------------------------------------------------------------------------------
+
+
+def test_of_a_value_that_is_recorded_in_a_loop_it_is_said_which_call_it_was(tmp_path: Path) -> None:
+    text = """
+        for turn in range(30):
+            record("position", [1.0 + turn + (SIDE == "bad" and turn >= 20)])
+        record("energy", [float("nan")])
+    """
+    said = aorta("diverge", *SIDES, *program(tmp_path, text), cwd=tmp_path).stdout
+    assert "  record::position, call 21 (forward) at" in said
+    assert "first NaN or infinity: record::energy at" in said  # there is no other of that name
+
+
+def test_of_an_operation_with_equal_inputs_it_is_said_that_other_numbers_are_not_recorded(
+    tmp_path: Path,
+) -> None:
+    text = """
+        import torch
+        values = torch.ones(64)
+        values * (0.25 if SIDE == "bad" else 1.0)
+    """
+    said = aorta("diverge", *SIDES, *program(tmp_path, text), cwd=tmp_path).stdout
+    assert "aten::mul (forward)" in said
+    assert "its inputs differ by 0: it computes otherwise, or is given another number" in said
+
+
+def test_between_ranks_only_gradients_and_weights_are_said_to_be_alike(tmp_path: Path) -> None:
+    text = """
+        import subprocess, sys
+        if "RANK" not in os.environ:
+            ranks = [subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, "RANK": r}) for r in "01"]
+            raise SystemExit(max(rank.wait() for rank in ranks))
+        import aorta_recorder
+        recorder = aorta_recorder.Recorder.current
+        for op, value in (("aten::mul", float(os.environ["RANK"])), ("grad::w", 1.0), ("param::w", 2.0)):
+            recorder.emit_numbers(recorder.head(op, ("o", "", "train.py", 1)), [value], 1)
+    """
+    done = aorta("diverge", "--between-ranks", *program(tmp_path, text), cwd=tmp_path)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[0] == (
+        "No gradient or weight differs between the ranks (2 compared; nothing else is)."
+    )

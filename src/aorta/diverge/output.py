@@ -10,6 +10,7 @@ from aorta.core.stats import counted
 from aorta.diverge.comparing import PHASES, Comparison, Parting
 from aorta.diverge.request import GoodAndBad
 from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
+from aorta.diverge.stream import Operation
 from aorta.engine.events import Ending, Reason
 
 SCHEMA = "aorta.diverge/1"
@@ -31,6 +32,7 @@ class DivergeReport:
     nonfinite: NonFinite | None
     history: tuple[Magnitudes, ...]  # how large the numbers were before that
     self_parting: Parting | None
+    calls: Mapping[Operation, int | None]  # which one of the values recorded under its name
     notes: tuple[str, ...]
     # How either side ended, if no run of one ended like one of the other; empty where one did.
     other_ends: Mapping[str, str]
@@ -97,12 +99,12 @@ class DivergeReport:
         if isinstance(self.first, RankParting):
             yield from _rank_lines(self.first)
         elif self.first is not None:
-            yield from _parting_lines(self.first)
+            yield from _parting_lines(self.first, self._op(self.first.operation))
         if self.nonfinite is not None:
             found = self.nonfinite.operation
             yield (
                 "  first NaN or infinity: "
-                f"{found.op}{_at(found.module, found.file, found.line)}, step {found.step}, "
+                f"{self._op(found)}{_at(found.module, found.file, found.line)}, step {found.step}, "
                 f"rank {self.nonfinite.rank}"
             )
             if self.history:
@@ -111,9 +113,10 @@ class DivergeReport:
             own = self.self_parting.operation
             yield (
                 "  two runs of the same side part at "
-                f"{own.op}{_at(own.module, own.file, own.line)}, step {own.step}: not "
+                f"{self._op(own)}{_at(own.module, own.file, own.line)}, step {own.step}: not "
                 "deterministic"
             )
+        yield from (f"  {name}: {words}" for name, words in self.good_and_bad.described())
         compared = self.comparison
         if compared is not None:
             yield (
@@ -128,6 +131,10 @@ class DivergeReport:
             yield f"  note: {note}"
         yield f"  results {self.run_dir}"
 
+    def _op(self, operation: Operation) -> str:
+        number = self.calls.get(operation)
+        return f"{operation.op}, call {number}" if number else operation.op
+
     def _headline(self) -> str:
         if self.status == "not_aligned" and self.silent:
             return self._nothing_recorded()
@@ -136,6 +143,13 @@ class DivergeReport:
                 "No gradient or parameter that an optimizer steps is there on several ranks: "
                 f"nothing to compare ({self.recorded} operations recorded)."
             )
+        if self.ranks_share and self.status == "same":
+            return (
+                f"No gradient or weight differs between the ranks ({self.ranks_share} compared; "
+                "nothing else is)."
+            )
+        if self.status == "nondeterministic" and self.good_and_bad.good is None:
+            return "The program does not repeat its own numbers."
         compared = self.comparison
         if self.status == "not_aligned" and compared and compared.is_aligned:
             return self._agreement(compared.compared)
@@ -172,6 +186,9 @@ _HEADLINES = {
 }
 
 
+_GIVEN = "is given another number (a factor, a learning rate; those are not recorded)"
+
+
 def _first(found: Parting | RankParting | None) -> dict[str, Any] | None:
     if isinstance(found, Parting):
         return {**found.to_json(), "sentence": sentence(found)}
@@ -195,23 +212,24 @@ def sentence(first: Parting) -> str:
     )
     types = [{d.dtype for d in side.outputs} for side in (bad, good)]
     if types[0] == types[1]:
-        return said
+        read_the_same = len(first.reads) == len(bad.inputs) > 0 == judged.inherited
+        return f"{said}: it computes otherwise, or {_GIVEN}" if read_the_same else said
     bad_type, good_type = (", ".join(sorted(kinds)) for kinds in types)
     return f"computes in {bad_type} on the bad side and in {good_type} on the good side; {said}"
 
 
-def _parting_lines(first: Parting) -> Iterator[str]:
+def _parting_lines(first: Parting, op: str) -> Iterator[str]:
     at = first.operation
     of_list = f", tensor {at.element + 1} of its list" if at.is_of_list else ""
     yield (
-        f"  {at.op} ({PHASES[at.phase]}{of_list}){_at(first.module, at.file, at.line)}, "
+        f"  {op} ({PHASES[at.phase]}{of_list}){_at(first.module, at.file, at.line)}, "
         f"step {at.step}, rank {first.rank}"
     )
     yield f"  {sentence(first)}"
     for name, operation in (("bad", first.bad), ("good", first.good)):
         for digest in operation.outputs[:1]:
             yield (
-                f"  {name + ':':<6}{list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, "
+                f"  {name} result: {list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, "
                 f"from {digest.low:.6g} to {digest.high:.6g}"
             )
 

@@ -13,7 +13,9 @@ from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.documents import load_document
 from aorta.registry.environments import EnvironmentLayers, stack_mitigations
+from aorta.registry.mitigations import shown_env
 from aorta.runtimes.git import Repository, laid_out
+from aorta.scrub.secrets import without_secrets
 from aorta.workloads.trial import WorkloadRequest, check_command, workload_experiment
 
 BAD, GOOD = "bad", "good"
@@ -29,7 +31,12 @@ class Side:
     env: Mapping[str, str] = field(default_factory=dict)
     steps: int | None = None
     orders: Mapping[str, Any] = field(default_factory=dict)
-    words: str = ""  # what makes it this side, for people
+    words: str = ""  # what makes it this side, for people: without secrets
+
+    @property
+    def command(self) -> str:
+        """For people."""
+        return without_secrets(spelled(self.config.get("command", self.workload)))
 
     def request(self, timeout: float | None) -> WorkloadRequest:
         return WorkloadRequest(
@@ -56,9 +63,18 @@ class GoodAndBad:
     def names(self) -> tuple[str, ...]:
         return (BAD,) if self.good is None else (BAD, GOOD)
 
+    def described(self) -> Iterator[tuple[str, str]]:
+        """What ran, and what made each side what it is."""
+        yield "command", self.bad.command
+        for name in self.names:
+            words = self[name].words or "as it is"
+            other = self[name].command != self.bad.command
+            if self.good or self.bad.words:
+                yield name, f"{words}: {self[name].command}" if other else words
+
 
 def with_env(side: Side, env: Mapping[str, str]) -> Side:
-    words = ", ".join(f"{name}={value}" for name, value in env.items())
+    words = ", ".join(filter(None, (side.words, shown_env(env))))
     return replace(side, env={**side.env, **env}, words=words)
 
 
@@ -150,9 +166,19 @@ class DivergeRequest:
     @property
     def good_words(self) -> str:
         """What the options say of the good side; empty where they say nothing."""
-        said = [f"{name}={value}" for name, value in self.good_env.items()]
-        said += [f"{key} {value}" for key, value in self.good_orders.items()]
-        return ", ".join([*said, *([f"revision {self.good}"] if self.good else [])])
+        said = [f"{key} {value}" for key, value in self.good_orders.items()]
+        said += [f"revision {self.good}"] if self.good else []
+        if self.good_env:
+            said.append(shown_env(self.good_env))
+            said += [f"by mitigation {name}" for name in self.good_mitigations]
+        return ", ".join(said)
+
+    @property
+    def warning(self) -> str | None:
+        bad, good = self.known.bad, self.known.good
+        if good is None or self.good is not None or replace(good, words=bad.words) != bad:
+            return None
+        return "both sides are the same: only what the program does by chance is compared"
 
     def good_and_bad(self, scratch: Path) -> GoodAndBad:
         """What is run. A revision is laid out in `scratch`, outside of the user's checkout."""
@@ -166,7 +192,7 @@ class DivergeRequest:
         """Refuses what cannot be run; nothing is written for that."""
         known, base = self.known, self.known.bad.base
         if len(self.command) == 1 and self.executor.name == "local":
-            (word,), path = self.command, known.bad.env.get("PATH")
+            word, path = self.command[0], known.bad.env.get("PATH")
             if not (" " in word or (base / word).exists() or shutil.which(word, path=path)):
                 raise UsageError("there is no such directory or program", where=word)
         for name in known.names:
@@ -184,7 +210,9 @@ class DivergeRequest:
         return {
             "command": [bad.workload, dict(bad.config), str(bad.base)],
             "bad": sorted(bad.env.items()),
-            "good": self.good_words or repr(self.known.good),
+            "good": [sorted(self.good_env.items()), self.good_orders, self.good]
+            if self.good_words
+            else repr(self.known.good),
             "steps": list(self.steps),
             "seed": self.seed,
             "between ranks": self.between_ranks,
@@ -193,13 +221,18 @@ class DivergeRequest:
 
 def plan_lines(request: DivergeRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
-    known = request.known
-    command = known.bad.config.get("command", known.bad.workload)
-    other = (known.good.words or "as it is") if known.good else ""
-    yield f"command  {spelled(command)}"
-    yield f"  in     {known.bad.base}"
-    yield f"  bad    {known.bad.words or 'as it is'}"
-    yield f"  good   {other or 'none: first NaN, and whether it repeats its own numbers'}"
+    (_, command), *sides = request.known.described()
+    yield f"command  {command}"
+    yield f"  in     {request.known.bad.base}"
+    for name, words in sides:
+        yield f"  {name:<6} {words}"
+    if request.known.good is None and not request.between_ranks:
+        yield "  good   none: first NaN, and whether it repeats its own numbers"
+    first, last = request.steps
+    if request.steps != DivergeRequest.steps:
+        yield f"  steps  {first} to {'the last' if last is None else last} are recorded"
+    if request.warning:
+        yield f"warning: {request.warning}"
 
 
 # -- what another run found out --------------------------------------------------------------------
@@ -257,7 +290,8 @@ def _of_cell(common: Side, cell: Mapping[str, Any]) -> Side:
         )
     env = {str(k): str(v) for k, v in (cell.get("resolved_env_vars") or {}).items()}
     config = {**common.config, **(cell.get("workload_config") or {})}
-    return replace(common, config=config, env={**common.env, **env}, words=str(cell.get("name")))
+    words = f"{cell.get('name')} ({shown_env(env)})" if env else str(cell.get("name"))
+    return replace(common, config=config, env={**common.env, **env}, words=words)
 
 
 def _of_bisection(run_dir: Path) -> GoodAndBad:

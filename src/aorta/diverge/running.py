@@ -17,6 +17,7 @@ from aorta.diverge.output import DONE_WELL, NOTHING, SCHEMA, DivergeReport
 from aorta.diverge.request import BAD, GOOD, DivergeRequest, GoodAndBad
 from aorta.diverge.single_run import (
     between_ranks,
+    call_number,
     first_nonfinite,
     magnitude_history,
     values_of_ranks,
@@ -133,6 +134,8 @@ def diverge(
     says_it = bool(request.command or request.run_dir)
     request = taken_up(request, request.output, "diverge", is_whole=says_it, say=say).absolute()
     request.check()
+    if request.warning:
+        say(f"aorta: {request.warning}")
     with request.executor.opened() as executor:
         if request.resume is not None:
             session = Session.resuming(request.output, "diverge", request.resume)
@@ -230,6 +233,8 @@ class _Work:
         bad = next((run for run in runs[BAD] if run), [])
         values = values_of_ranks(bad) if self.request.between_ranks else None
         nonfinite = first_nonfinite(bad)
+        streams = [stream for side in runs.values() for run in side for stream in run]
+        named = [p.operation for p in (comparison and comparison.first, nonfinite, parted) if p]
         return DivergeReport(
             run_dir=self.session.path,
             ended=self.ended,
@@ -242,8 +247,9 @@ class _Work:
             nonfinite=nonfinite,
             history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
+            calls={operation: call_number(operation, streams) for operation in named},
             silent=self.silent,
-            notes=(*self._unlike_exits(), *_notes(runs)),
+            notes=(*filter(None, [self.request.warning]), *self._unlike_exits(), *_notes(runs)),
             other_ends=self.last_words if self._exits_differ else {},
             up_to_step=min(map(_last_step, runs.values())),
             is_whole=all(
