@@ -1,5 +1,6 @@
 """What `aorta diverge` says: of sides that end early, of itself, of what was refused."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.aorta_cli import aorta
+from support.aorta_cli import COMMAND, aorta, environ
 
 IMPORTS = """import os, signal, time
 from aorta.diverge import record
@@ -120,6 +121,29 @@ def test_what_is_refused_leaves_nothing_to_resume(
     assert said in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
     assert "no unfinished run to resume" in aorta("diverge", "--resume", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize("hidden", [".aorta/request.json", ".aorta/journal.jsonl", ".aorta"])
+def test_of_a_run_that_may_not_be_read_that_is_said(tmp_path: Path, hidden: str) -> None:
+    command = program(tmp_path, "record('value', [1.0])")
+    assert aorta("diverge", "-q", "--output", tmp_path / "out", *command, cwd=tmp_path)
+    (run_dir,) = (tmp_path / "out").glob("2*")
+    (run_dir / hidden).chmod(0)
+    capabilities = "-dac_override,-dac_read_search"  # by which root reads everything
+    as_a_user = ("setpriv", "--bounding-set", capabilities, "--inh-caps", capabilities)
+    done = subprocess.run(
+        (*(as_a_user if os.geteuid() == 0 else ()), *COMMAND, "diverge", "--resume", str(run_dir)),
+        cwd=tmp_path,
+        env=environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (run_dir / hidden).chmod(0o700)
+    assert done.returncode in {2, 5}
+    assert f"{run_dir}" in done.stderr
+    assert done.stderr.endswith("Permission denied\n")
+    assert len(done.stderr.splitlines()) == 1
 
 
 # -- what the sides are ----------------------------------------------------------------------------
