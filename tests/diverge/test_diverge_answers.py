@@ -251,3 +251,22 @@ def test_between_ranks_only_gradients_and_weights_are_said_to_be_alike(tmp_path:
     assert done.stdout.splitlines()[0] == (
         "No gradient or weight differs between the ranks (2 compared; nothing else is)."
     )
+
+
+def test_the_page_shows_the_line_that_is_named_and_a_shared_one_does_not(tmp_path: Path) -> None:
+    text = """
+        value = 2.0 if SIDE == "bad" else 1.0
+        record("value", [value * len("marked")])
+    """
+    aorta("diverge", *SIDES, "--output", tmp_path / "out", *program(tmp_path, text), cwd=tmp_path)
+    (run_dir,) = (tmp_path / "out").glob("2*")
+    line = "record(&quot;value&quot;, [value * len(&quot;marked&quot;)])"
+    pages = []
+    for more in ((), ("--share",)):
+        assert aorta("report", run_dir, *more).exit_code == 0
+        pages.append((run_dir / "report.html").read_text())
+    assert line in pages[0]
+    assert "value * len" not in pages[1]
+    (tmp_path / "train.py").unlink()
+    assert aorta("report", run_dir).exit_code == 0
+    assert line not in (run_dir / "report.html").read_text()
