@@ -14,8 +14,7 @@ from aorta.diverge.stream import Operation
 from aorta.engine.events import Ending, Reason
 
 SCHEMA = "aorta.diverge/1"
-NOTHING = "recorded nothing"  # of a run that ended by itself
-DONE_WELL = "ended with exit 0"
+NOTHING = "recorded nothing; "  # of a run that ended by itself
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,8 @@ class DivergeReport:
     self_parting: Parting | None
     calls: Mapping[Operation, int | None]  # which one of the values recorded under its name
     notes: tuple[str, ...]
-    # How either side ended, if no run of one ended like one of the other; empty where one did.
-    other_ends: Mapping[str, str]
+    # By side how it ended, with its last words; empty where runs of both ended alike.
+    other_ends: Mapping[str, Mapping[str, str]]
     up_to_step: int  # both sides were recorded
     is_whole: bool  # every process recorded everything it did, to its end
 
@@ -51,13 +50,11 @@ class DivergeReport:
             return "found"
         if self.self_parting is not None:
             return "nondeterministic"
-        if compared is None and self.good_and_bad.good is None and self.nonfinite is not None:
+        is_alone = self.good_and_bad.good is None
+        if is_alone and self.nonfinite is not None:
             return "found"
-        nothing_to_compare = not self.recorded or (
-            compared is None and self.good_and_bad.good is not None
-        )
-        unaligned = compared is not None and not compared.is_aligned
-        if nothing_to_compare or unaligned or self.other_ends:
+        is_aligned = compared.is_aligned if compared else is_alone
+        if not self.recorded or not is_aligned or self.other_ends:
             return "not_aligned"
         return "same" if self.is_whole else "partial"
 
@@ -166,15 +163,15 @@ class DivergeReport:
     def _agreement(self, compared: int) -> str:
         """As far as both sides went, of which one ended where the other goes on."""
         step = f", up to step {self.up_to_step}" if self.up_to_step else ""
-        ends = [
-            f"the {side} side {how}" for side, how in self.other_ends.items() if how != DONE_WELL
-        ]
+        words = {side: next(iter(ends.values())) for side, ends in self.other_ends.items()}
+        ends = [f"the {side} side {how}" for side, how in words.items() if how != _DONE_WELL]
         return (
             "The two sides agree as far as both were recorded "
             f"({counted(compared, 'operation')}{step}); there {' and '.join(ends)}."
         )
 
 
+_DONE_WELL = "ended with exit 0"
 _HEADLINES = {
     "found": "The numbers part here:",
     "same": "No operation differs by more than rounding explains ({ops} recorded).",
@@ -184,9 +181,6 @@ _HEADLINES = {
     "recorded).",
     "partial": "Cut short before the comparison was whole.",
 }
-
-
-_GIVEN = "is given another number (a factor, a learning rate; those are not recorded)"
 
 
 def _first(found: Parting | RankParting | None) -> dict[str, Any] | None:
@@ -206,14 +200,15 @@ def sentence(first: Parting) -> str:
             f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, step {bad.step}, "
             f"by {judged.difference:.3g}"
         )
+    read_the_same = len(first.reads) == len(bad.inputs) > 0 == judged.inherited
+    beside = ", and other arguments are not recorded" if read_the_same else ""
     said = (
         f"differs by {judged.difference:.3g}; rounding and its inputs explain "
-        f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
+        f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}{beside}"
     )
     types = [{d.dtype for d in side.outputs} for side in (bad, good)]
     if types[0] == types[1]:
-        read_the_same = len(first.reads) == len(bad.inputs) > 0 == judged.inherited
-        return f"{said}: it computes otherwise, or {_GIVEN}" if read_the_same else said
+        return said
     bad_type, good_type = (", ".join(sorted(kinds)) for kinds in types)
     return f"computes in {bad_type} on the bad side and in {good_type} on the good side; {said}"
 

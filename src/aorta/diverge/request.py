@@ -1,7 +1,8 @@
 """Every option of a comparison, and the two sides that follow from them or from a run directory."""
 
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -73,20 +74,14 @@ class GoodAndBad:
                 yield name, f"{words}: {self[name].command}" if other else words
 
 
-def with_env(side: Side, env: Mapping[str, str]) -> Side:
-    words = ", ".join(filter(None, (side.words, shown_env(env))))
-    return replace(side, env={**side.env, **env}, words=words)
-
-
 def parse_steps(text: str | None) -> tuple[int, int | None]:
     """`A:B` with either end left out: the steps that are recorded, both included."""
     if text is None:
         return 0, None
-    first, colon, last = text.partition(":")
-    numbers: Sequence[str] = [part for part in (first, last) if part]
-    if not colon or not all(part.isdigit() for part in numbers):
+    found = re.fullmatch(r"([0-9]*):([0-9]*)", text)
+    if found is None:
         raise UsageError(f"--steps: found {text!r}, expected A:B such as 40:60 or 40:")
-    begin, end = int(first or 0), int(last) if last else None
+    begin, end = int(found[1] or 0), int(found[2]) if found[2] else None
     if end is not None and end < begin:
         raise UsageError(f"--steps: {end} comes before {begin}; expected A:B with A <= B")
     return begin, end
@@ -149,7 +144,8 @@ class DivergeRequest:
             good = replace(bad, env=env, orders=self.good_orders, words=self.good_words)
         elif good is None and self.bad_set:
             good = replace(bad, words=f"without {', '.join(self.bad_set)}")
-        return GoodAndBad(with_env(bad, self.bad_set) if self.bad_set else bad, good)
+        words = ", ".join(filter(None, (bad.words, shown_env(self.bad_set))))
+        return GoodAndBad(replace(bad, env={**bad.env, **self.bad_set}, words=words), good)
 
     @cached_property
     def good_env(self) -> dict[str, str]:
@@ -168,17 +164,14 @@ class DivergeRequest:
         """What the options say of the good side; empty where they say nothing."""
         said = [f"{key} {value}" for key, value in self.good_orders.items()]
         said += [f"revision {self.good}"] if self.good else []
-        if self.good_env:
-            said.append(shown_env(self.good_env))
-            said += [f"by mitigation {name}" for name in self.good_mitigations]
+        said += [shown_env(self.good_env)] if self.good_env else []
+        said += [f"by mitigation {name}" for name in self.good_mitigations if self.good_env]
         return ", ".join(said)
 
-    @property
-    def warning(self) -> str | None:
+    def warnings(self) -> Iterator[str]:
         bad, good = self.known.bad, self.known.good
-        if good is None or self.good is not None or replace(good, words=bad.words) != bad:
-            return None
-        return "both sides are the same: only what the program does by chance is compared"
+        if good and self.good is None and replace(good, words=bad.words) == bad:
+            yield "both sides are the same: only what the program does by chance is compared"
 
     def good_and_bad(self, scratch: Path) -> GoodAndBad:
         """What is run. A revision is laid out in `scratch`, outside of the user's checkout."""
@@ -210,9 +203,7 @@ class DivergeRequest:
         return {
             "command": [bad.workload, dict(bad.config), str(bad.base)],
             "bad": sorted(bad.env.items()),
-            "good": [sorted(self.good_env.items()), self.good_orders, self.good]
-            if self.good_words
-            else repr(self.known.good),
+            "good": [repr(self.known.good), self.good],
             "steps": list(self.steps),
             "seed": self.seed,
             "between ranks": self.between_ranks,
@@ -224,15 +215,13 @@ def plan_lines(request: DivergeRequest) -> Iterator[str]:
     (_, command), *sides = request.known.described()
     yield f"command  {command}"
     yield f"  in     {request.known.bad.base}"
-    for name, words in sides:
-        yield f"  {name:<6} {words}"
+    yield from (f"  {name:<6} {words}" for name, words in sides)
     if request.known.good is None and not request.between_ranks:
         yield "  good   none: first NaN, and whether it repeats its own numbers"
     first, last = request.steps
     if request.steps != DivergeRequest.steps:
         yield f"  steps  {first} to {'the last' if last is None else last} are recorded"
-    if request.warning:
-        yield f"warning: {request.warning}"
+    yield from (f"warning: {words}" for words in request.warnings())
 
 
 # -- what another run found out --------------------------------------------------------------------
@@ -290,7 +279,7 @@ def _of_cell(common: Side, cell: Mapping[str, Any]) -> Side:
         )
     env = {str(k): str(v) for k, v in (cell.get("resolved_env_vars") or {}).items()}
     config = {**common.config, **(cell.get("workload_config") or {})}
-    words = f"{cell.get('name')} ({shown_env(env)})" if env else str(cell.get("name"))
+    words = f"{cell.get('name')} {shown_env(env)}".strip()
     return replace(common, config=config, env={**common.env, **env}, words=words)
 
 

@@ -13,7 +13,7 @@ from aorta.core.raised import last_raised
 from aorta.core.templates import shortened
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
-from aorta.diverge.output import DONE_WELL, NOTHING, SCHEMA, DivergeReport
+from aorta.diverge.output import NOTHING, SCHEMA, DivergeReport
 from aorta.diverge.request import BAD, GOOD, DivergeRequest, GoodAndBad
 from aorta.diverge.single_run import (
     between_ranks,
@@ -49,44 +49,32 @@ class _Recorded:
         return Watch()
 
     def judge_end(self, end: TrialEnd) -> Classified:
-        how = _last_words(end)
-        if any((end.stderr.path.parent / _STREAMS).glob("stream-*")):
-            how = f"{_RECORDED}{how}"
-        elif _is_cut(end):
-            how = f"{how} before anything was recorded"
-        else:
-            how = f"{NOTHING}; {how}"
+        has_records = any((end.stderr.path.parent / _STREAMS).glob("stream-*"))
+        how = f"{_RECORDED if has_records else NOTHING}{_last_words(end)}"
+        if not has_records and (end.timed_out or end.signal):
+            how = f"{_how_ended(end)} before anything was recorded"
         return Classified(Outcome.CLEAN, how)
 
 
-def _is_cut(end: TrialEnd | TrialRecord) -> bool:
-    """What it did last is not written down: that is done in lots, and at its own end."""
-    return end.timed_out or end.signal is not None
-
-
 def _how_ended(end: TrialEnd | TrialRecord) -> str:
-    if end.timed_out:
-        return "ran out of time"
-    return f"was killed (signal {end.signal})" if end.signal else f"ended with exit {end.exit_code}"
+    by_itself = f"ended with exit {end.exit_code}"
+    killed = f"was killed (signal {end.signal})" if end.signal else by_itself
+    return "ran out of time" if end.timed_out else killed
 
 
 def _last_words(end: TrialEnd) -> str:
     """How it ended, with its exception and where its own code raised it; else its last line."""
     how = _how_ended(end)
-    if how == DONE_WELL or _is_cut(end):
+    if end.timed_out or not end.exit_code:
         return how
-    raised = last_raised(end.stderr.tail)
+    raised, stderr = last_raised(end.stderr.tail), end.stderr.tail.strip()
+    said = [raised.type, raised.message] if raised else [how, *stderr.splitlines()[-1:]]
+    words = shortened(without_secrets(": ".join(filter(None, said))), _LONGEST_WORDS)
     if raised is None:
-        last_line = next(filter(None, map(str.strip, end.stderr.tail.splitlines()[::-1])), "")
-        return f"{how}: {_shown(last_line)}" if last_line else how
+        return words
     own = [f for f in raised.frames if not (f.is_library or Path(f.file).is_relative_to(HOOK))]
     at = f" at {own[-1].file}:{own[-1].line}" if own else ""
-    said = f"{raised.type}: {raised.message}" if raised.message else raised.type
-    return f"ended with {_shown(said)}{at} (exit {end.exit_code})"
-
-
-def _shown(words: str) -> str:
-    return shortened(without_secrets(words), _LONGEST_WORDS)
+    return f"ended with {words}{at} (exit {end.exit_code})"
 
 
 @dataclass(frozen=True)
@@ -134,8 +122,8 @@ def diverge(
     says_it = bool(request.command or request.run_dir)
     request = taken_up(request, request.output, "diverge", is_whole=says_it, say=say).absolute()
     request.check()
-    if request.warning:
-        say(f"aorta: {request.warning}")
+    for warning in request.warnings():
+        say(f"aorta: {warning}")
     with request.executor.opened() as executor:
         if request.resume is not None:
             session = Session.resuming(request.output, "diverge", request.resume)
@@ -158,8 +146,7 @@ class _Work:
     listeners: Callable[[], Sequence[Listener]]
     ended: Reason = Reason.DONE
     trials: int = 0
-    exits: dict[str, set[str]] = field(default_factory=dict)  # of the processes, by side
-    last_words: dict[str, str] = field(default_factory=dict)  # of a run of each side that recorded
+    ends: dict[str, dict[str, str]] = field(default_factory=dict)  # by side: how, and last words
     silent: dict[str, str] = field(default_factory=dict)  # of a run that recorded nothing
 
     def report(self) -> DivergeReport:
@@ -202,27 +189,18 @@ class _Work:
         for record in answer.records:
             if record.outcome is Outcome.CLEAN:
                 side = str(record.point["side"])
-                self.exits.setdefault(side, set()).add(_how_ended(record))
+                how = self.ends.setdefault(side, {})
+                how[_how_ended(record)] = record.why.removeprefix(_RECORDED)
                 streams = read_streams(self.session.path / record.path / _STREAMS)
                 found[side].append(streams)
-                if streams:
-                    self.last_words[side] = record.why.removeprefix(_RECORDED)
-                else:
+                if not streams:
                     self.silent[side] = record.why
         return found
 
-    @property
-    def _exits_differ(self) -> bool:
-        """Whether they never ended alike: what one would have done next was not compared."""
-        bad, good = (self.exits.get(name, set()) for name in (BAD, GOOD))
-        return bool(bad and good and not bad & good)
-
-    def _unlike_exits(self) -> Iterator[str]:
-        if self._exits_differ:
-            ends = (
-                f"the {name} side {' or '.join(sorted(self.exits[name]))}" for name in (BAD, GOOD)
-            )
-            yield f"the sides end otherwise: {', '.join(ends)}"
+    def _other_ends(self) -> Mapping[str, Mapping[str, str]]:
+        """How the sides ended, if never alike: what one would have done next was not compared."""
+        bad, good = (self.ends.get(name, {}).keys() for name in (BAD, GOOD))
+        return self.ends if bad and good and not bad & good else {}
 
     def _report(
         self,
@@ -232,7 +210,7 @@ class _Work:
     ) -> DivergeReport:
         bad = next((run for run in runs[BAD] if run), [])
         values = values_of_ranks(bad) if self.request.between_ranks else None
-        nonfinite = first_nonfinite(bad)
+        nonfinite, other_ends = first_nonfinite(bad), self._other_ends()
         streams = [stream for side in runs.values() for run in side for stream in run]
         named = [p.operation for p in (comparison and comparison.first, nonfinite, parted) if p]
         return DivergeReport(
@@ -249,20 +227,19 @@ class _Work:
             self_parting=parted,
             calls={operation: call_number(operation, streams) for operation in named},
             silent=self.silent,
-            notes=(*filter(None, [self.request.warning]), *self._unlike_exits(), *_notes(runs)),
-            other_ends=self.last_words if self._exits_differ else {},
-            up_to_step=min(map(_last_step, runs.values())),
+            notes=(*self.request.warnings(), *_notes(runs, other_ends)),
+            other_ends=other_ends,
+            up_to_step=min(s.operations[-1].step for s in streams) if streams else 0,
             is_whole=all(
                 s.ended and not s.truncated for side in runs.values() for run in side for s in run
             ),
         )
 
 
-def _last_step(side: Sequence[Sequence[Stream]]) -> int:
-    return max((o.step for run in side[:1] for s in run for o in s.operations[-1:]), default=0)
-
-
-def _notes(runs: _Runs) -> tuple[str, ...]:
+def _notes(runs: _Runs, other_ends: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    if other_ends:
+        ends = (f"the {side} side {' or '.join(sorted(how))}" for side, how in other_ends.items())
+        yield f"the sides end otherwise: {', '.join(ends)}"
     said = {note for side in runs.values() for run in side for s in run for note in s.notes}
     lost = {
         f"rank {s.rank} of the {name} side was killed: its last operations are not recorded"
@@ -271,4 +248,4 @@ def _notes(runs: _Runs) -> tuple[str, ...]:
         for s in run
         if not s.ended
     }
-    return tuple(sorted(said | lost))
+    yield from sorted(said | lost)

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -58,11 +58,11 @@ def _first_nonfinite(stream: Stream) -> NonFinite | None:
 
 def call_number(operation: Operation, streams: Iterable[Stream]) -> int | None:
     """Which one it is of the values that a program recorded under one name; None of a lone one."""
+    operation = replace(operation, in_one_step=False)
     for stream in streams if operation.op.startswith("record::") else ():
         same = [o for o in stream.operations if o.op == operation.op]
-        for number, one in enumerate(same, 1):
-            if (one.index, one.outputs) == (operation.index, operation.outputs) and len(same) > 1:
-                return number
+        if len(same) > 1 and operation in same:
+            return same.index(operation) + 1
     return None
 
 

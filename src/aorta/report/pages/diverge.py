@@ -11,34 +11,27 @@ from aorta.report.run_reader import Document, OpenedRun, read_json
 
 
 def gather(root: Path) -> dict[str, Any]:
-    result = read_json(root / "result.json")
-    return {"result": result, "source": _source(Document(result))}
-
-
-def _source(result: Document) -> list[dict[str, Any]]:
-    """The lines that the answer names, where their files can be read on this machine."""
+    result = Document(read_json(root / "result.json"))
     named = (("first",), ("first", "apart"), ("first", "good"), ("first_nonfinite",))
-    found = {}
-    for place in (result.section(*path) for path in (*named, ("self_difference",))):
-        file, line = place.text("file"), place.count("line")
-        if file.endswith(".py") and _is_shown(file):
-            found[file, line] = linecache.getline(file, line).strip()
-    return [{"file": file, "line": n, "text": text} for (file, n), text in found.items() if text]
+    sections = [result.section(*path) for path in (*named, ("self_difference",))]
+    places = dict.fromkeys((at.text("file"), at.count("line")) for at in sections)
+    lines = [[file, n, linecache.getline(file, n).strip()] for file, n in places if _is_shown(file)]
+    return {"result": result, "lines": lines}
 
 
 def _is_shown(file: str) -> bool:
-    """Not on a page for others: there a path is no longer one."""
-    return Path(file).is_absolute()
+    """What can be read on this machine. On a page for others a path is no longer one."""
+    return file.endswith(".py") and Path(file).is_absolute()
 
 
 def page(run: OpenedRun) -> Page:
-    result = run.documents.section("result")
-    lines = [
-        Listing(row.text("file"), [TextLine(row.text("text"), row.count("line"), "evidence")])
-        for row in run.documents.rows("source")
-        if _is_shown(row.text("file"))
+    result, lines = run.documents.section("result"), run.documents.array("lines")
+    shown = [
+        Listing(file, [TextLine(text, number, "evidence")])
+        for file, number, text in lines
+        if text and _is_shown(file)
     ]
-    lead = [Section("In the program", lines)] if lines else []
+    lead = [Section("In the program", shown)] if shown else []
     return own_words_page(run, result, picture=_history(result), lead=lead)
 
 
