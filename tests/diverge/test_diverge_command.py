@@ -66,7 +66,7 @@ def test_a_side_that_ends_early_after_the_same_operations_is_not_called_the_same
     )
     done = aorta("diverge", "--json", "-q", "--bad-set", "CRASH=1", "--", *command, cwd=tmp_path)
     assert (done.exit_code, done.json()["status"]) == (3, "not_aligned"), done.stderr
-    ends = "the bad side with exit 1, the good side with exit 0"
+    ends = "the bad side ended with exit 1, the good side ended with exit 0"
     assert done.json()["notes"] == [f"the sides end otherwise: {ends}"]
 
 
@@ -386,6 +386,8 @@ def test_a_precision_that_was_requested_is_no_difference(tmp_path: Path) -> None
         ([], "give a run directory, or a command"),
         (["--between-ranks", "--good-set", "A=1", "--", "true"], "remove the good side"),
         (["--good", "nowhere", "--", "true"], "--good"),
+        (["nosuch_dir"], "nosuch_dir: there is no such directory or program"),
+        (["--", "python tarin.py"], "that is a text for a shell"),
         (["--good-set", "A", "--", "true"], "--good-set: expected NAME=VALUE"),
         (["--good-env", "A", "--", "true"], "the = is missing"),
     ],

@@ -19,8 +19,10 @@ from aorta.core.templates import ANYTHING, HEADER, by_writer, lines_of, template
 
 _CRASH = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+.*\(most recent call first\)")
 _FATAL = re.compile(r"^Fatal Python error: (?P<what>[^:(]+)")
-FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line \d+(?:,? in (?P<function>.+?))?\s*$')
-_BOXED_FRAME = re.compile(r"^│\s+(?P<file>[^\s│]+\.py):\d+ in (?P<function>\S+)")
+FRAME = re.compile(
+    r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,? in (?P<function>.+?))?\s*$'
+)
+_BOXED_FRAME = re.compile(r"^│\s+(?P<file>[^\s│]+\.py):(?P<line>\d+) in (?P<function>\S+)")
 _BOXED_SOURCE = re.compile(r"❱\s*\d+\s*│?(?P<text>.*?)│?\s*$")
 _BOX = re.compile(r"^[╭╰│─╮╯┃┏┗━┓┛]")
 _MARGIN = re.compile(r"^ *(?:\| ?|\+ |\+-[-+ \d]*)")
@@ -141,6 +143,13 @@ def causes_in(text: str) -> tuple[Cause, ...]:
     return tuple(kept)
 
 
+def last_raised(text: str) -> "TracebackBlock | None":
+    """The exception that ended a program, as it was printed: the last but for those that follow."""
+    blocks = [block for lines in by_writer(lines_of(text)).values() for block in _blocks(lines)]
+    fatal = [block for block in reversed(blocks) if not (block.survived or block.ignored)]
+    return min(fatal, key=lambda block: block.weight, default=None)
+
+
 @dataclass
 class Frame:
     """One frame of a traceback, with its source line where that was shown."""
@@ -148,6 +157,7 @@ class Frame:
     file: str
     function: str
     source: str = ""
+    line: int = 0
 
     @property
     def is_library(self) -> bool:
@@ -284,7 +294,7 @@ def read_traceback(
         boxed = _BOXED_SOURCE.search(text) if _BOX.match(text) else None
         if frame:
             function = (frame["function"] or "<module>").strip()
-            block.frames.append(Frame(frame["file"], function))
+            block.frames.append(Frame(frame["file"], function, line=int(frame["line"])))
         elif boxed and block.frames:
             block.frames[-1].source = boxed["text"].strip()
         elif HEADER in text or not text.strip() or _BOX.match(text):

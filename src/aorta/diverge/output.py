@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.errors import Exit
+from aorta.core.stats import counted
 from aorta.diverge.comparing import PHASES, Comparison, Parting
 from aorta.diverge.request import GoodAndBad
 from aorta.diverge.single_run import Magnitudes, NonFinite, RankParting, history_lines
+from aorta.diverge.stream import Operation
 from aorta.engine.events import Ending, Reason
 
 SCHEMA = "aorta.diverge/1"
+NOTHING = "recorded nothing; "  # of a run that ended by itself
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,15 @@ class DivergeReport:
     comparison: Comparison | None
     ranks: RankParting | None
     ranks_share: int | None  # values that several ranks have; None: two sides are compared
-    silent: Mapping[str, str]  # sides with a run that recorded nothing, and how it ended
+    silent: Mapping[str, str]  # what became of a run of a side that recorded nothing
     nonfinite: NonFinite | None
     history: tuple[Magnitudes, ...]  # how large the numbers were before that
     self_parting: Parting | None
+    calls: Mapping[Operation, int | None]  # which one of the values recorded under its name
     notes: tuple[str, ...]
-    exits_differ: bool  # no run of one side ended like one of the other
+    # By side how it ended, with its last words; empty where runs of both ended alike.
+    other_ends: Mapping[str, Mapping[str, str]]
+    up_to_step: int  # both sides were recorded
     is_whole: bool  # every process recorded everything it did, to its end
 
     @property
@@ -44,13 +50,11 @@ class DivergeReport:
             return "found"
         if self.self_parting is not None:
             return "nondeterministic"
-        if compared is None and self.good_and_bad.good is None and self.nonfinite is not None:
+        is_alone = self.good_and_bad.good is None
+        if is_alone and self.nonfinite is not None:
             return "found"
-        nothing_to_compare = not self.recorded or (
-            compared is None and self.good_and_bad.good is not None
-        )
-        unaligned = compared is not None and not compared.is_aligned
-        if nothing_to_compare or unaligned or self.exits_differ:
+        is_aligned = compared.is_aligned if compared else is_alone
+        if not self.recorded or not is_aligned or self.other_ends:
             return "not_aligned"
         return "same" if self.is_whole else "partial"
 
@@ -88,29 +92,16 @@ class DivergeReport:
 
     def lines(self) -> Iterator[str]:
         """What a person reads."""
-        if self.status == "not_aligned" and self.silent:
-            whose = [name for name in self.good_and_bad.names if name in self.silent]
-            of = "" if len(whose) == len(self.good_and_bad.names) else f" of the {whose[0]} side"
-            yield (
-                f"Nothing was recorded{of}, so there is nothing to compare: no operation of torch, "
-                "and no call of aorta.diverge.record."
-            )
-        elif self.ranks_share == 0:
-            yield (
-                "No gradient or parameter that an optimizer steps is there on several ranks: "
-                f"nothing to compare ({self.recorded} operations recorded)."
-            )
-        else:
-            yield _HEADLINES[self.status].format(ops=self.recorded)
+        yield self._headline()
         if isinstance(self.first, RankParting):
             yield from _rank_lines(self.first)
         elif self.first is not None:
-            yield from _parting_lines(self.first)
+            yield from _parting_lines(self.first, self._op(self.first.operation))
         if self.nonfinite is not None:
             found = self.nonfinite.operation
             yield (
                 "  first NaN or infinity: "
-                f"{found.op}{_at(found.module, found.file, found.line)}, step {found.step}, "
+                f"{self._op(found)}{_at(found.module, found.file, found.line)}, step {found.step}, "
                 f"rank {self.nonfinite.rank}"
             )
             if self.history:
@@ -119,9 +110,10 @@ class DivergeReport:
             own = self.self_parting.operation
             yield (
                 "  two runs of the same side part at "
-                f"{own.op}{_at(own.module, own.file, own.line)}, step {own.step}: not "
+                f"{self._op(own)}{_at(own.module, own.file, own.line)}, step {own.step}: not "
                 "deterministic"
             )
+        yield from (f"  {name}: {words}" for name, words in self.good_and_bad.described())
         compared = self.comparison
         if compared is not None:
             yield (
@@ -130,13 +122,56 @@ class DivergeReport:
             )
             if compared.unmatched and self.status == "same":
                 yield "  what has no partner agrees where both sides read its results again"
-        for side, end in self.silent.items():
-            yield f"  note: a run of the {side} side recorded nothing; it ended with {end}"
+        for side, why in self.silent.items():
+            yield f"  note: a run of the {side} side {why}"
         for note in self.notes:
             yield f"  note: {note}"
         yield f"  results {self.run_dir}"
 
+    def _op(self, operation: Operation) -> str:
+        number = self.calls.get(operation)
+        return f"{operation.op}, call {number}" if number else operation.op
 
+    def _headline(self) -> str:
+        if self.status == "not_aligned" and self.silent:
+            return self._nothing_recorded()
+        if self.ranks_share == 0:
+            return (
+                "No gradient or parameter that an optimizer steps is there on several ranks: "
+                f"nothing to compare ({self.recorded} operations recorded)."
+            )
+        if self.ranks_share and self.status == "same":
+            return (
+                f"No gradient or weight differs between the ranks ({self.ranks_share} compared; "
+                "nothing else is)."
+            )
+        if self.status == "nondeterministic" and self.good_and_bad.good is None:
+            return "The program does not repeat its own numbers."
+        compared = self.comparison
+        if self.status == "not_aligned" and compared and compared.is_aligned:
+            return self._agreement(compared.compared)
+        return _HEADLINES[self.status].format(ops=self.recorded)
+
+    def _nothing_recorded(self) -> str:
+        whose = [name for name in self.good_and_bad.names if name in self.silent]
+        of = "" if len(whose) == len(self.good_and_bad.names) else f" of the {whose[0]} side"
+        why = f"a run {self.silent[whose[0]]}"
+        if NOTHING in why:
+            why = "no operation of torch, and no call of aorta.diverge.record"
+        return f"Nothing was recorded{of}, so there is nothing to compare: {why}."
+
+    def _agreement(self, compared: int) -> str:
+        """As far as both sides went, of which one ended where the other goes on."""
+        step = f", up to step {self.up_to_step}" if self.up_to_step else ""
+        words = {side: next(iter(ends.values())) for side, ends in self.other_ends.items()}
+        ends = [f"the {side} side {how}" for side, how in words.items() if how != _DONE_WELL]
+        return (
+            "The two sides agree as far as both were recorded "
+            f"({counted(compared, 'operation')}{step}); there {' and '.join(ends)}."
+        )
+
+
+_DONE_WELL = "ended with exit 0"
 _HEADLINES = {
     "found": "The numbers part here:",
     "same": "No operation differs by more than rounding explains ({ops} recorded).",
@@ -165,9 +200,11 @@ def sentence(first: Parting) -> str:
             f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, step {bad.step}, "
             f"by {judged.difference:.3g}"
         )
+    read_the_same = len(first.reads) == len(bad.inputs) > 0 == judged.inherited
+    beside = ", and other arguments are not recorded" if read_the_same else ""
     said = (
         f"differs by {judged.difference:.3g}; rounding and its inputs explain "
-        f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}"
+        f"{judged.expected:.3g}; its inputs differ by {judged.inherited:.3g}{beside}"
     )
     types = [{d.dtype for d in side.outputs} for side in (bad, good)]
     if types[0] == types[1]:
@@ -176,18 +213,18 @@ def sentence(first: Parting) -> str:
     return f"computes in {bad_type} on the bad side and in {good_type} on the good side; {said}"
 
 
-def _parting_lines(first: Parting) -> Iterator[str]:
+def _parting_lines(first: Parting, op: str) -> Iterator[str]:
     at = first.operation
     of_list = f", tensor {at.element + 1} of its list" if at.is_of_list else ""
     yield (
-        f"  {at.op} ({PHASES[at.phase]}{of_list}){_at(first.module, at.file, at.line)}, "
+        f"  {op} ({PHASES[at.phase]}{of_list}){_at(first.module, at.file, at.line)}, "
         f"step {at.step}, rank {first.rank}"
     )
     yield f"  {sentence(first)}"
     for name, operation in (("bad", first.bad), ("good", first.good)):
         for digest in operation.outputs[:1]:
             yield (
-                f"  {name + ':':<6}{list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, "
+                f"  {name} result: {list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, "
                 f"from {digest.low:.6g} to {digest.high:.6g}"
             )
 

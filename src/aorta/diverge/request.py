@@ -1,6 +1,8 @@
 """Every option of a comparison, and the two sides that follow from them or from a run directory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +14,10 @@ from aorta.engine.session import Resume
 from aorta.executors.choosing import ExecutorChoice
 from aorta.registry.documents import load_document
 from aorta.registry.environments import EnvironmentLayers, stack_mitigations
-from aorta.runtimes.git import laid_out
-from aorta.workloads.trial import WorkloadRequest
+from aorta.registry.mitigations import shown_env
+from aorta.runtimes.git import Repository, laid_out
+from aorta.scrub.secrets import without_secrets
+from aorta.workloads.trial import WorkloadRequest, check_command, workload_experiment
 
 BAD, GOOD = "bad", "good"
 
@@ -28,7 +32,12 @@ class Side:
     env: Mapping[str, str] = field(default_factory=dict)
     steps: int | None = None
     orders: Mapping[str, Any] = field(default_factory=dict)
-    words: str = ""  # what makes it this side, for people
+    words: str = ""  # what makes it this side, for people: without secrets
+
+    @property
+    def command(self) -> str:
+        """For people."""
+        return without_secrets(spelled(self.config.get("command", self.workload)))
 
     def request(self, timeout: float | None) -> WorkloadRequest:
         return WorkloadRequest(
@@ -55,21 +64,24 @@ class GoodAndBad:
     def names(self) -> tuple[str, ...]:
         return (BAD,) if self.good is None else (BAD, GOOD)
 
-
-def with_env(side: Side, env: Mapping[str, str]) -> Side:
-    words = ", ".join(f"{name}={value}" for name, value in env.items())
-    return replace(side, env={**side.env, **env}, words=words)
+    def described(self) -> Iterator[tuple[str, str]]:
+        """What ran, and what made each side what it is."""
+        yield "command", self.bad.command
+        for name in self.names:
+            words = self[name].words or "as it is"
+            other = self[name].command != self.bad.command
+            if self.good or self.bad.words:
+                yield name, f"{words}: {self[name].command}" if other else words
 
 
 def parse_steps(text: str | None) -> tuple[int, int | None]:
     """`A:B` with either end left out: the steps that are recorded, both included."""
     if text is None:
         return 0, None
-    first, colon, last = text.partition(":")
-    numbers: Sequence[str] = [part for part in (first, last) if part]
-    if not colon or not all(part.isdigit() for part in numbers):
+    found = re.fullmatch(r"([0-9]*):([0-9]*)", text)
+    if found is None:
         raise UsageError(f"--steps: found {text!r}, expected A:B such as 40:60 or 40:")
-    begin, end = int(first or 0), int(last) if last else None
+    begin, end = int(found[1] or 0), int(found[2]) if found[2] else None
     if end is not None and end < begin:
         raise UsageError(f"--steps: {end} comes before {begin}; expected A:B with A <= B")
     return begin, end
@@ -132,7 +144,8 @@ class DivergeRequest:
             good = replace(bad, env=env, orders=self.good_orders, words=self.good_words)
         elif good is None and self.bad_set:
             good = replace(bad, words=f"without {', '.join(self.bad_set)}")
-        return GoodAndBad(with_env(bad, self.bad_set) if self.bad_set else bad, good)
+        words = ", ".join(filter(None, (bad.words, shown_env(self.bad_set))))
+        return GoodAndBad(replace(bad, env={**bad.env, **self.bad_set}, words=words), good)
 
     @cached_property
     def good_env(self) -> dict[str, str]:
@@ -149,21 +162,40 @@ class DivergeRequest:
     @property
     def good_words(self) -> str:
         """What the options say of the good side; empty where they say nothing."""
-        said = [f"{name}={value}" for name, value in self.good_env.items()]
-        said += [f"{key} {value}" for key, value in self.good_orders.items()]
-        return ", ".join([*said, *([f"revision {self.good}"] if self.good else [])])
+        said = [f"{key} {value}" for key, value in self.good_orders.items()]
+        said += [f"revision {self.good}"] if self.good else []
+        said += [shown_env(self.good_env)] if self.good_env else []
+        said += [f"by mitigation {name}" for name in self.good_mitigations if self.good_env]
+        return ", ".join(said)
+
+    def warnings(self) -> Iterator[str]:
+        bad, good = self.known.bad, self.known.good
+        if good and self.good is None and replace(good, words=bad.words) == bad:
+            yield "both sides are the same: only what the program does by chance is compared"
 
     def good_and_bad(self, scratch: Path) -> GoodAndBad:
         """What is run. A revision is laid out in `scratch`, outside of the user's checkout."""
         known = self.known
         if self.good is None or known.good is None:
             return known
-        try:
-            base = laid_out(self.good, known.good.base, scratch)
-        except UsageError as wrong:
-            said = f"--good {self.good}: {wrong.message}"
-            raise UsageError(said, where=wrong.where) from None
+        base = laid_out(self.good, known.good.base, scratch)
         return GoodAndBad(known.bad, replace(known.good, base=base))
+
+    def check(self) -> None:
+        """Refuses what cannot be run; nothing is written for that."""
+        known, base = self.known, self.known.bad.base
+        if len(self.command) == 1 and self.executor.name == "local":
+            word, path = self.command[0], known.bad.env.get("PATH")
+            if not (" " in word or (base / word).exists() or shutil.which(word, path=path)):
+                raise UsageError("there is no such directory or program", where=word)
+        for name in known.names:
+            check_command(workload_experiment(known[name].request(None)), self.executor.name)
+        if self.good is not None:
+            try:
+                Repository.on_host(base).resolve(self.good)
+            except UsageError as wrong:
+                said = f"--good {self.good}: {wrong.message}"
+                raise UsageError(said, where=wrong.where) from None
 
     def identity(self) -> dict[str, Any]:
         """What makes it the same comparison when it is resumed."""
@@ -171,7 +203,7 @@ class DivergeRequest:
         return {
             "command": [bad.workload, dict(bad.config), str(bad.base)],
             "bad": sorted(bad.env.items()),
-            "good": self.good_words or repr(self.known.good),
+            "good": [repr(self.known.good), self.good],
             "steps": list(self.steps),
             "seed": self.seed,
             "between ranks": self.between_ranks,
@@ -180,13 +212,16 @@ class DivergeRequest:
 
 def plan_lines(request: DivergeRequest) -> Iterator[str]:
     """What would run, for people; nothing is run or written."""
-    known = request.known
-    command = known.bad.config.get("command", known.bad.workload)
-    other = (known.good.words or "as it is") if known.good else ""
-    yield f"command  {spelled(command)}"
-    yield f"  in     {known.bad.base}"
-    yield f"  bad    {known.bad.words or 'as it is'}"
-    yield f"  good   {other or 'none: first NaN, and whether it repeats its own numbers'}"
+    (_, command), *sides = request.known.described()
+    yield f"command  {command}"
+    yield f"  in     {request.known.bad.base}"
+    yield from (f"  {name:<6} {words}" for name, words in sides)
+    if request.known.good is None and not request.between_ranks:
+        yield "  good   none: first NaN, and whether it repeats its own numbers"
+    first, last = request.steps
+    if request.steps != DivergeRequest.steps:
+        yield f"  steps  {first} to {'the last' if last is None else last} are recorded"
+    yield from (f"warning: {words}" for words in request.warnings())
 
 
 # -- what another run found out --------------------------------------------------------------------
@@ -244,7 +279,8 @@ def _of_cell(common: Side, cell: Mapping[str, Any]) -> Side:
         )
     env = {str(k): str(v) for k, v in (cell.get("resolved_env_vars") or {}).items()}
     config = {**common.config, **(cell.get("workload_config") or {})}
-    return replace(common, config=config, env={**common.env, **env}, words=str(cell.get("name")))
+    words = f"{cell.get('name')} {shown_env(env)}".strip()
+    return replace(common, config=config, env={**common.env, **env}, words=words)
 
 
 def _of_bisection(run_dir: Path) -> GoodAndBad:

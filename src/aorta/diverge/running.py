@@ -2,20 +2,22 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from aorta.core.axis import Point
 from aorta.core.errors import InfrastructureError
-from aorta.core.failure import failure_of
 from aorta.core.oracle import Classified, Deciding
+from aorta.core.raised import last_raised
+from aorta.core.templates import shortened
 from aorta.core.trial import Outcome, TrialEnd, TrialSpec, Watch
 from aorta.diverge.comparing import Comparison, Parting, compare, self_difference
-from aorta.diverge.output import SCHEMA, DivergeReport
+from aorta.diverge.output import NOTHING, SCHEMA, DivergeReport
 from aorta.diverge.request import BAD, GOOD, DivergeRequest, GoodAndBad
 from aorta.diverge.single_run import (
     between_ranks,
+    call_number,
     first_nonfinite,
     magnitude_history,
     values_of_ranks,
@@ -27,31 +29,52 @@ from aorta.engine.question import Budget, Question
 from aorta.engine.rundir import write_json
 from aorta.engine.session import Session, keep_request, taken_up
 from aorta.executors import Executor
+from aorta.scrub.secrets import without_secrets
 from aorta.search.repeated import EveryPoint
-from aorta.workloads.startable import check_startable
 from aorta.workloads.trial import workload_experiment
 
 _FIRST_RUNS = 2  # of each side: two runs of one side teach what chance does
 _MORE_RUNS = 3
 _STREAMS = "operations"
 _RECORDED = "recorded; "
+_LONGEST_WORDS = 300  # of an exception
 _Runs = Mapping[str, Sequence[Sequence[Stream]]]  # by side: of each run, its ranks
 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """Any run that ended has recorded what it did, however it ended."""
+    """Any run that ended is one that can be looked at, however it ended."""
 
     def watch(self) -> Watch:
         return Watch()
 
     def judge_end(self, end: TrialEnd) -> Classified:
-        how = failure_of(end).text if end.exit_code else _exit_of(end)
-        return Classified(Outcome.CLEAN, f"{_RECORDED}{how}")
+        has_records = any((end.stderr.path.parent / _STREAMS).glob("stream-*"))
+        how = f"{_RECORDED if has_records else NOTHING}{_last_words(end)}"
+        if not has_records and (end.timed_out or end.signal):
+            how = f"{_how_ended(end)} before anything was recorded"
+        return Classified(Outcome.CLEAN, how)
 
 
-def _exit_of(end: TrialEnd | TrialRecord) -> str:
-    return f"signal {end.signal}" if end.signal is not None else f"exit {end.exit_code}"
+def _how_ended(end: TrialEnd | TrialRecord) -> str:
+    by_itself = f"ended with exit {end.exit_code}"
+    killed = f"was killed (signal {end.signal})" if end.signal else by_itself
+    return "ran out of time" if end.timed_out else killed
+
+
+def _last_words(end: TrialEnd) -> str:
+    """How it ended, with its exception and where its own code raised it; else its last line."""
+    how = _how_ended(end)
+    if end.timed_out or not end.exit_code:
+        return how
+    raised, stderr = last_raised(end.stderr.tail), end.stderr.tail.strip()
+    said = [raised.type, raised.message] if raised else [how, *stderr.splitlines()[-1:]]
+    words = shortened(without_secrets(": ".join(filter(None, said))), _LONGEST_WORDS)
+    if raised is None:
+        return words
+    own = [f for f in raised.frames if not (f.is_library or Path(f.file).is_relative_to(HOOK))]
+    at = f" at {own[-1].file}:{own[-1].line}" if own else ""
+    return f"ended with {words}{at} (exit {end.exit_code})"
 
 
 @dataclass(frozen=True)
@@ -98,9 +121,9 @@ def diverge(
     """
     says_it = bool(request.command or request.run_dir)
     request = taken_up(request, request.output, "diverge", is_whole=says_it, say=say).absolute()
-    request.identity()
-    if request.command and request.executor.name == "local":
-        check_startable(request.command, request.cwd or Path.cwd())
+    request.check()
+    for warning in request.warnings():
+        say(f"aorta: {warning}")
     with request.executor.opened() as executor:
         if request.resume is not None:
             session = Session.resuming(request.output, "diverge", request.resume)
@@ -123,8 +146,8 @@ class _Work:
     listeners: Callable[[], Sequence[Listener]]
     ended: Reason = Reason.DONE
     trials: int = 0
-    exits: dict[str, set[str]] = field(default_factory=dict)  # of the processes, by side
-    silent: dict[str, str] = field(default_factory=dict)  # sides with no record, and how they ended
+    ends: dict[str, dict[str, str]] = field(default_factory=dict)  # by side: how, and last words
+    silent: dict[str, str] = field(default_factory=dict)  # of a run that recorded nothing
 
     def report(self) -> DivergeReport:
         """Record, compare, repeat what is not told apart, keep the one operation."""
@@ -166,22 +189,18 @@ class _Work:
         for record in answer.records:
             if record.outcome is Outcome.CLEAN:
                 side = str(record.point["side"])
-                self.exits.setdefault(side, set()).add(_exit_of(record))
+                how = self.ends.setdefault(side, {})
+                how[_how_ended(record)] = record.why.removeprefix(_RECORDED)
                 streams = read_streams(self.session.path / record.path / _STREAMS)
                 found[side].append(streams)
                 if not streams:
-                    self.silent[side] = record.why.removeprefix(_RECORDED)
+                    self.silent[side] = record.why
         return found
 
-    def _unlike_exits(self) -> tuple[str, ...]:
+    def _other_ends(self) -> Mapping[str, Mapping[str, str]]:
         """How the sides ended, if never alike: what one would have done next was not compared."""
-        bad, good = (self.exits.get(name, set()) for name in (BAD, GOOD))
-        if not bad or not good or bad & good:
-            return ()
-        ends = (
-            f"the {name} side with {', '.join(sorted(self.exits[name]))}" for name in (BAD, GOOD)
-        )
-        return (f"the sides end otherwise: {', '.join(ends)}",)
+        bad, good = (self.ends.get(name, {}).keys() for name in (BAD, GOOD))
+        return self.ends if bad and good and not bad & good else {}
 
     def _report(
         self,
@@ -191,7 +210,9 @@ class _Work:
     ) -> DivergeReport:
         bad = next((run for run in runs[BAD] if run), [])
         values = values_of_ranks(bad) if self.request.between_ranks else None
-        nonfinite = first_nonfinite(bad)
+        nonfinite, other_ends = first_nonfinite(bad), self._other_ends()
+        streams = [stream for side in runs.values() for run in side for stream in run]
+        named = [p.operation for p in (comparison and comparison.first, nonfinite, parted) if p]
         return DivergeReport(
             run_dir=self.session.path,
             ended=self.ended,
@@ -204,16 +225,21 @@ class _Work:
             nonfinite=nonfinite,
             history=magnitude_history(bad, nonfinite) if nonfinite else (),
             self_parting=parted,
+            calls={operation: call_number(operation, streams) for operation in named},
             silent=self.silent,
-            notes=self._unlike_exits() + _notes(runs),
-            exits_differ=bool(self._unlike_exits()),
+            notes=(*self.request.warnings(), *_notes(runs, other_ends)),
+            other_ends=other_ends,
+            up_to_step=min(s.operations[-1].step for s in streams) if streams else 0,
             is_whole=all(
                 s.ended and not s.truncated for side in runs.values() for run in side for s in run
             ),
         )
 
 
-def _notes(runs: _Runs) -> tuple[str, ...]:
+def _notes(runs: _Runs, other_ends: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    if other_ends:
+        ends = (f"the {side} side {' or '.join(sorted(how))}" for side, how in other_ends.items())
+        yield f"the sides end otherwise: {', '.join(ends)}"
     said = {note for side in runs.values() for run in side for s in run for note in s.notes}
     lost = {
         f"rank {s.rank} of the {name} side was killed: its last operations are not recorded"
@@ -222,4 +248,4 @@ def _notes(runs: _Runs) -> tuple[str, ...]:
         for s in run
         if not s.ended
     }
-    return tuple(sorted(said | lost))
+    yield from sorted(said | lost)

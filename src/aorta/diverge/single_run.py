@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -53,6 +53,16 @@ def _first_nonfinite(stream: Stream) -> NonFinite | None:
         parents = tuple(known[i] for writers in operation.inputs for i, _ in writers if i in known)
         if all(d.is_finite for parent in parents for d in parent.outputs):
             return NonFinite(operation, stream.rank, parents)
+    return None
+
+
+def call_number(operation: Operation, streams: Iterable[Stream]) -> int | None:
+    """Which one it is of the values that a program recorded under one name; None of a lone one."""
+    operation = replace(operation, in_one_step=False)
+    for stream in streams if operation.op.startswith("record::") else ():
+        same = [o for o in stream.operations if o.op == operation.op]
+        if len(same) > 1 and operation in same:
+            return same.index(operation) + 1
     return None
 
 

@@ -165,7 +165,8 @@ def find_resumable(output: Path, verb: str, given: Path | None = None, below: st
 
 def _is_begun(run: RunDir) -> bool:
     """A run that was killed before its first trial has no journal, and begins when resumed."""
-    return run.journal.is_file() or "verb" in run.about()
+    with writing(run.path, "read it"):
+        return run.journal.is_file() or "verb" in run.about()
 
 
 def _last_written(run: RunDir) -> float:

@@ -126,6 +126,8 @@ def begun_with(run: RunDir, kind: type[_Request]) -> _Request:
     try:
         text = (run.private / _REQUEST).read_bytes()
         return TypeAdapter(kind).validate_python(json.loads(text))
+    except PermissionError as wrong:
+        raise ResumeError(f"cannot read it: {wrong.strerror}", where=str(wrong.filename)) from None
     except (OSError, ValueError):  # none, or one whose writer was killed
         why = "it does not say what was asked; give the whole command line again"
         raise ResumeError(why, where=str(run.path)) from None
