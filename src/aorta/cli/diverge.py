@@ -56,7 +56,7 @@ def _variables(side: str) -> options.Decorator:
     help="The good side computes at least in this precision.",
 )
 @click.option("--between-ranks", is_flag=True, help="Compare the ranks of one run instead.")
-@click.option("--steps", metavar="A:B", help="Record these steps only.")
+@click.option("--steps", metavar="A:B", help="Record these steps only; it runs on.")
 @options.mitigations_files
 @click.option("--seed", type=int, default=0, show_default=True, help="Of both sides.")
 @options.output("diverge")
@@ -85,7 +85,7 @@ def command(
 
     \b
     Exit codes: 0 an operation was found, or none differs; 2 the command line is wrong;
-    3 nothing was recorded, or the sides do different things; 5 infrastructure;
+    3 nothing was recorded, or the sides do different things or end otherwise; 5 infrastructure;
     130/143 interrupted (resume with --resume).
     """
     from aorta.diverge.output import SCHEMA
