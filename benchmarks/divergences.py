@@ -60,6 +60,7 @@ def planted() -> dict[str, Planted]:
         "divergences_sealed",
         "divergences_accumulated",
         "divergences_libraries",
+        "divergences_lived",
         "divergences_training",
     )
     return {

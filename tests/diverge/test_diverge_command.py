@@ -378,6 +378,28 @@ def test_a_precision_that_was_requested_is_no_difference(tmp_path: Path) -> None
     assert "agrees where both sides read its results again" in done.stdout
 
 
+LOSES_DIGITS = """
+    import torch
+
+    h = torch.randn(8, 16) + 3000
+    mean = h.mean(1, keepdim=True)
+    squares = (h * h).mean(1, keepdim=True)
+    spread = squares - mean * mean
+    (h - mean).div(spread.abs().sqrt() + 1e-3).sum()
+"""
+
+
+def test_where_a_requested_precision_shows_that_rounding_takes_every_digit(tmp_path: Path) -> None:
+    command = script(tmp_path, QUICKLY + textwrap.dedent(LOSES_DIGITS) + AND_OUT)
+    done = aorta("diverge", "--good-dtype", "float64", "--", *command, cwd=tmp_path, timeout=170)
+    assert done.exit_code == 0
+    assert "No operation differs by more than rounding explains" in done.stdout
+    assert "rounding alone takes nearly every digit from here on: aten::sub" in done.stdout
+    (run_dir,) = (tmp_path / "diverge").glob("2*")
+    lost = json.loads((run_dir / "result.json").read_text())["lost"]
+    assert "spread = " in Path(lost["file"]).read_text().splitlines()[lost["line"] - 1]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

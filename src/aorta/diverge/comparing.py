@@ -272,11 +272,10 @@ class _Blame:
                 if operation.aligned_step in self.alignment.trained_alike
                 and operation.index not in partners
                 and operation.index not in read
-                and not operation.op.endswith("_")
             )
             for side, partners, read in (
-                (self.bad, self._partner, self.bad.all_read_as_numbers()),
-                (self.good, self._of_good, self.good.all_read_as_numbers()),
+                (self.bad, self._partner, self.bad.all_read()),
+                (self.good, self._of_good, self.good.all_read()),
             )
         ]
         return {end for end in counts[0] if counts[0][end] != counts[1][end]}

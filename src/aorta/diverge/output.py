@@ -74,10 +74,12 @@ class DivergeReport:
     def to_json(self) -> dict[str, Any]:
         compared = self.comparison
         parted = self.self_parting
+        lost = compared.lost if compared else None
         return {
             "status": self.status,
             "first": _first(self.first),
             "first_nonfinite": self.nonfinite.to_json() if self.nonfinite else None,
+            "lost": lost.to_json() if lost else None,
             "history": [one.to_json() for one in self.history],
             "self_difference": parted.to_json() if parted else None,
             "compared_ops": compared.compared if compared else self.ranks_share or 0,
@@ -122,6 +124,13 @@ class DivergeReport:
             )
             if compared.unmatched and self.status == "same":
                 yield "  what has no partner agrees where both sides read its results again"
+            if compared.lost is not None:
+                lost, judged = compared.lost.operation, compared.lost.judged
+                yield (
+                    "  but rounding alone takes nearly every digit from here on: "
+                    f"{self._op(lost)}{_at(lost.module, lost.file, lost.line)}, step {lost.step}, "
+                    f"differs by {judged.difference:.3g}, its inputs by {judged.inherited:.3g}"
+                )
         for side, why in self.silent.items():
             yield f"  note: a run of the {side} side {why}"
         for note in self.notes:

@@ -45,6 +45,7 @@ _FACTORS = re.compile(r"mul|div|reciprocal|sqrt|neg|abs|_to_copy|copy|clone|cat|
 _ROW_BY_ROW = re.compile(r"softmax|norm|cumsum|attention|attn|loss|logsumexp|std|var")
 _MOST_STEEP = 30.0  # of an operation that nothing else is known of
 _ADDS = frozenset(["add", "sub", "rsub", "lerp", "cat", "stack", "sum", "mean"])
+_CANCELS = frozenset(["sum", "mean"])
 _SUMS = frozenset(["add", "sub", "rsub", "sum", "mean", "cumsum"])
 # How far the factors of one step may be apart, taken from updates so many roundings large.
 _ANOTHER_STEP, _WELL_KNOWN = 0.01, 500.0
@@ -111,8 +112,8 @@ def outputs_apart(mine: Operation, theirs: Operation) -> float:
 
 
 def types_differ(a: Digest, b: Digest) -> bool:
-    """Whether one side has another precision. Two kinds of whole numbers are the same one."""
-    return a.dtype != b.dtype and (a.dtype in EPSILON or b.dtype in EPSILON)
+    """Whether one side has another precision. Whole numbers have none: what they lose shows."""
+    return a.dtype != b.dtype and a.dtype in EPSILON and b.dtype in EPSILON
 
 
 def other_types(mine: Operation, theirs: Operation) -> bool:
@@ -213,9 +214,11 @@ def vague(operation: Operation, inputs: Sequence[Digest | None], before: Sequenc
     of such a one. `before`: how much that was of each input.
     """
     out = operation.outputs[0] if operation.outputs else None
-    if out is None or not (_finite(out.rms) and inputs and inputs[0]):
-        return 0.0
     name = _short(operation).removeprefix("_foreach_")
+    if out is None or not (inputs and inputs[0] and _finite(inputs[0].rms)):
+        return 0.0
+    if out.rms == 0:
+        return math.inf if name in _CANCELS else 0.0
     if _NORMALISED_UPDATES.fullmatch(_short(operation)) and inputs[0].size == out.size:
         return before[0] + difference(inputs[0], out) * max(before[1:], default=0.0)
     if name in _ADDS:
@@ -225,7 +228,7 @@ def vague(operation: Operation, inputs: Sequence[Digest | None], before: Sequenc
         own = max(before)
     else:
         own = 0.0
-    if name in {"sum", "mean"} or (name.endswith("_backward") and len(out.shape) == 1):
+    if name in _CANCELS or (name.endswith("_backward") and len(out.shape) == 1):
         first, count = inputs[0], max(1.0, inputs[0].size / out.size)
         natural = _finite(first.rms) * (count**-0.5 if name == "mean" else count**0.5) / out.rms
         own += _ADDED_UP * max(EPSILON.get(d.dtype, 0.0) for d in (first, out)) * natural

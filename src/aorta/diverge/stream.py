@@ -138,8 +138,12 @@ class Stream:
         return _read_by(o for o in self.operations if not o.op.endswith("_"))
 
     def all_read_as_numbers(self) -> frozenset[int]:
-        """But for those of which only a choice is made: a token, a comparison."""
-        return _read_by(o for o in self.operations if not o.gives_whole_numbers)
+        """But for those of which only a choice is made: a token, a comparison. What is counted on
+        is read; what a counter held before it was.
+        """
+        whole = {o.index for o in self.operations if o.gives_whole_numbers}
+        counted = _read_by(o for o in self.operations if o.index in whole and o.op[-1:] != "_")
+        return _read_by(o for o in self.operations if o.index not in whole) | (counted & whole)
 
 
 def _read_by(operations: Iterable[Operation]) -> frozenset[int]:
@@ -163,11 +167,8 @@ def _read(path: Path) -> tuple[int | None, Stream]:
     end: Mapping[str, Any] = {}
     reader = _Reader()
     with path.open("rb") as file:
-        while line := file.readline():
-            try:
-                found = json.loads(line)
-            except ValueError:
-                break  # the last line of a process that was killed
+        while (line := file.readline()).endswith(b"\n"):  # or its process was killed
+            found = json.loads(line)
             if "end" in found:
                 end = found
                 continue

@@ -37,7 +37,8 @@ class Memory:
         self._most = _MOST_HELD
         # By storage: the last that wrote all of it, or those that wrote parts since.
         self.writers: dict[int, Written] = {}
-        self._unwritten: dict[int, Place] = {}
+        # Nothing recorded wrote it: what it is, and where it was requested or came from outside.
+        self._unwritten: dict[int, tuple[str, Place]] = {}
 
     def _forget_what_is_gone(self) -> None:
         storages = torch.UntypedStorage
@@ -47,11 +48,11 @@ class Memory:
             self._unwritten.pop(key, None)
         self._most = max(_MOST_HELD, 2 * len(self._held))
 
-    def unwritten(self, tensor: Any, place: Place) -> None:
+    def unwritten(self, tensor: Any, what: str, place: Place) -> None:
         if self.written([tensor], 0):
             key = tensor.untyped_storage()._cdata
             del self.writers[key]
-            self._unwritten[key] = place
+            self._unwritten[key] = (what, place)
 
     def written(self, tensors: Sequence[Any], index: int) -> bool:
         """By record `index`. False where a tensor has no one storage, such as a sparse one."""
@@ -86,8 +87,8 @@ class Memory:
         storage = _storage(tensor)
         return storage is not None and storage._cdata in self.writers
 
-    def requested_at(self, tensor: Any) -> Place | None:
-        """Where memory was requested that nothing has written yet."""
+    def came_from(self, tensor: Any) -> tuple[str, Place] | None:
+        """What it is that nothing recorded has written yet, and where it came about."""
         storage = _storage(tensor)
         return None if storage is None else self._unwritten.pop(storage._cdata, None)
 
@@ -135,7 +136,9 @@ class OperationSignature:
             bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
         )
         gives = self.written or any("Tensor" in str(r.type) for r in schema.returns)
-        self.computes = bool(gives) and not is_view  # a view, or a number for Python, is no result
+        self.is_fresh = self.name == "aten::lift_fresh"  # numbers of Python's that become a tensor
+        # A view, or a number for Python, is no result.
+        self.computes = self.is_fresh or (bool(gives) and not is_view)
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
         self.call = _waited_for(call) if is_collective else call

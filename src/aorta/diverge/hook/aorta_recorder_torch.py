@@ -236,6 +236,10 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
         kwargs: Any,
     ) -> Any:
         memory, place = self._memory, self._places.of_call()
+        if signature.is_fresh:
+            out = call(*args, **kwargs)
+            memory.unwritten(out, "input", place)
+            return out
         digests = recorder.digests or digests_of(recorder)
         read = self._read(recorder, digests, place, signature.inputs(args, kwargs))
         if signature.overwrites:
@@ -246,7 +250,7 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
         outputs = signature.outputs(out, args, kwargs)
         if signature.is_empty:
             for tensor in outputs:
-                memory.unwritten(tensor, place)
+                memory.unwritten(tensor, "aten::empty", place)
         elif outputs:
             tf32 = signature.is_product and _allows_tf32(signature)
             head = recorder.head(signature.name, place, signature.is_random, tf32)
@@ -283,8 +287,7 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
         memory = self._memory
         if tensor.numel() == 0:
             return []
-        empty = memory.requested_at(tensor)
-        head = recorder.head("aten::empty" if empty else "input", empty or place)
+        head = recorder.head(*(memory.came_from(tensor) or ("input", place)))
         index = recorder.emit(head, (), digests.take([tensor]))
         return index if memory.written([tensor], index) else []
 
