@@ -62,6 +62,7 @@ def planted() -> dict[str, Planted]:
         "divergences_libraries",
         "divergences_lived",
         "divergences_training",
+        "divergences_last",
     )
     return {
         name: one

@@ -272,8 +272,11 @@ class _Walk:
         partners = [(self.first.partner.get(index), result) for index, result in mine]
         if partners != list(theirs) and len(mine) == len(theirs) == 1:
             a, b = self.first.written(mine), self.second.written(theirs)
-            if a is not None and b is not None and a.size == b.size:
-                return difference(a, b, typical=self.any_type)
+            if a is not None and b is not None:
+                if a.size == b.size:
+                    return difference(a, b, typical=self.any_type)
+                # One side reads a part of what the other has by itself: nothing tells how far.
+                return led_elsewhere(a, b, 0.0, 0.0, 0.0)
         return max((self.apart.get(by, 0.0) for by in mine), default=0.0)
 
     def _whole_of(self, writers: Sequence[Writer], part: tuple[int, ...]) -> float:

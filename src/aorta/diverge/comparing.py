@@ -30,6 +30,7 @@ _MOVES = re.compile(
     r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
     r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
 )
+_FACTORS = re.compile(r"aten::(mul|div)")
 _UNSCALES = "aten::_amp_foreach_non_finite_check_and_unscale_"
 _SETS_SCALE = "aten::_amp_update_scale_"
 # Of what begins it the first of these is not named where something follows that computes.
@@ -50,6 +51,7 @@ class Parting:
     # Where the sides do different things: what began it; `bad` and `good` differ because of it.
     begins: Operation | None = None
     only_on: str | None = None  # the side that alone does what began it
+    is_read: bool = True  # what is apart because of it
 
     @property
     def operation(self) -> Operation:
@@ -208,7 +210,8 @@ class _Blame:
         def vanishes(pair: Pair) -> bool:
             return bad.vanishes(pair.first.index) and good.vanishes(pair.second.index)
 
-        kept, scales = self.bad.all_read_and_kept(), self._taken_out_again()
+        kept = self.bad.all_read_and_kept()
+        scales = self._taken_out_again() | _scaled_losses(guilty, bad.reaches)
         matter = [
             pair
             for pair in guilty
@@ -271,6 +274,12 @@ class _Blame:
         several = self._in_other_numbers()
         ends = [i for i, p in apart.items() if i not in read and _end_of(p.first) not in several]
         reached = self._upwards(ends, self._bad, self._partner)
+        if reached:
+            # What a loss is computed from comes before what only its gradients read.
+            step = self._bad[min(reached)].aligned_step
+            of_step = (self._bad[i] for i in ends if self._bad[i].aligned_step == step)
+            losses = [o.index for o in of_step if o.phase == "f"]
+            reached = self._upwards(losses, self._bad, self._partner) or reached
         low = {i for i, p in apart.items() if p.judged.other_type and one_is_low(p.first, p.second)}
         return [pair for index, pair in sorted(apart.items()) if index in reached | low]
 
@@ -359,7 +368,8 @@ class _Blame:
         mine, theirs = self._counts if is_bad else self._counts[::-1]
         alone = mine[_kind(begins)] > theirs[_kind(begins)]
         side = "bad" if is_bad else "good"
-        return replace(parting, begins=begins, only_on=side if alone else None)
+        is_read = pair.first.index in self.bad.all_read()
+        return replace(parting, begins=begins, only_on=side if alone else None, is_read=is_read)
 
     def _only_moves(self, operation: Operation) -> bool:
         """Whether its result is what it read, in the same precision."""
@@ -420,8 +430,28 @@ class _Carried:
                 if pair is None or (index in carries and index in self._forked):
                     self._forked.add(writer)
 
+    def reaches(self, index: int) -> bool:
+        return index in self._reach
+
     def vanishes(self, index: int) -> bool:
-        return index in self._forked and index not in self._reach
+        return index in self._forked and not self.reaches(index)
+
+
+def _scaled_losses(guilty: Sequence[Pair], reaches: Callable[[int], bool]) -> set[int]:
+    """Losses times another number, with what their gradients begin with, where nothing follows from
+    that: the gradients are divided by it before they are used.
+    """
+    by_line: dict[object, list[Operation]] = {}
+    for first, _, _ in guilty:
+        if _FACTORS.fullmatch(first.op) and first.outputs[0].size == 1:
+            by_line.setdefault((first.aligned_step, _line(first)), []).append(first)
+    return {
+        operation.index
+        for same_line in by_line.values()
+        if (backward := [o for o in same_line if o.phase == "b"])
+        and not any(reaches(o.index) for o in backward)
+        for operation in same_line
+    }
 
 
 def _is_drawn_or_counted(operation: Operation) -> bool:

@@ -131,23 +131,26 @@ class Stream:
 
     def all_read(self) -> frozenset[int]:
         """The records that something reads. Any other is an end: a loss, a weight at last."""
-        return _read_by(self.operations)
+        return self._read_by(self.operations)
 
     def all_read_and_kept(self) -> frozenset[int]:
         """But for those that are written over by what reads them."""
-        return _read_by(o for o in self.operations if not o.op.endswith("_"))
+        return self._read_by(o for o in self.operations if not o.op.endswith("_"))
 
     def all_read_as_numbers(self) -> frozenset[int]:
         """But for those of which only a choice is made: a token, a comparison. What is counted on
         is read; what a counter held before it was.
         """
         whole = {o.index for o in self.operations if o.gives_whole_numbers}
-        counted = _read_by(o for o in self.operations if o.index in whole and o.op[-1:] != "_")
-        return _read_by(o for o in self.operations if o.index not in whole) | (counted & whole)
+        counted = self._read_by(o for o in self.operations if o.index in whole and o.op[-1:] != "_")
+        numbers = self._read_by(o for o in self.operations if o.index not in whole)
+        return numbers | (counted & whole)
 
-
-def _read_by(operations: Iterable[Operation]) -> frozenset[int]:
-    return frozenset(i for o in operations for writers in o.inputs for i, _ in writers)
+    def _read_by(self, operations: Iterable[Operation]) -> frozenset[int]:
+        """Of a loss that is given with its total weight, the loss."""
+        losses = {o.index for o in self.operations if len(o.outputs) > 1 and o.outputs[0].size == 1}
+        written = (by for o in operations for writers in o.inputs for by in writers)
+        return frozenset(i for i, result in written if result == 0 or i not in losses)
 
 
 def read_streams(directory: Path) -> list[Stream]:
