@@ -24,7 +24,6 @@ from aorta.core.oracle import Classified, Deciding
 from aorta.core.trial import (
     Environment,
     Outcome,
-    StreamEnd,
     Tally,
     TrialEnd,
     TrialSpec,
@@ -32,6 +31,7 @@ from aorta.core.trial import (
     Watch,
 )
 from aorta.executors import Executor
+from aorta.executors.local import unreported
 from aorta.executors.process_tree import own_program
 from aorta.runtimes.checkout import GIT_FAULT
 from aorta.runtimes.git import without_secrets
@@ -55,24 +55,24 @@ class PreparedTest:
     what: str = ""
 
 
+@dataclass(eq=False)
 class VersionSets(ABC):
     """The experiment of one search: a point's trial, what it needs made, what became of that."""
 
-    def __init__(
-        self,
-        root: Path,
-        packages: Sequence[Package],
-        command: "ProbedCommand",
-        build_timeout: float | None = None,
-    ) -> None:
-        self._root, self._packages, self._build_timeout = root, packages, build_timeout
-        self._command, self.oracle = command, command.oracle
-        self._versions: dict[str, Versions] = {}  # by the directory of a trial
+    root: Path
+    packages: Sequence[Package]
+    command: "ProbedCommand"
+    build_timeout: float | None
+    _versions: dict[str, Versions] = field(default_factory=dict, init=False)  # by a trial's place
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.command.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         named = {name: str(value) for name, value in point.values}
-        self._versions[str(trial_dir)] = whole(self._packages, named)
-        return self._command.trial(trial_dir, self._command.environment)
+        self._versions[str(trial_dir)] = whole(self.packages, named)
+        return self.command.trial(trial_dir, self.command.environment)
 
     def prepare(self, trial: TrialSpec) -> PreparedTest:
         return self._prepared(trial, self._versions[str(trial.trial_dir)])
@@ -84,10 +84,10 @@ class VersionSets(ABC):
         """The trial is over, and what it had for itself is free."""
 
     def _git(self) -> list[Package]:
-        return [package for package in self._packages if package.spec.is_git]
+        return [package for package in self.packages if package.spec.is_git]
 
     def _build(self, job: "DataclassInstance", name: str) -> TrialSpec:
-        return build_step(job, self._root / "builds" / name, self._build_timeout)
+        return build_step(job, self.root / "builds" / name, self.build_timeout)
 
 
 def build_step(
@@ -192,7 +192,7 @@ class BuildSteps:
             self._say(f"Build {word} {show_duration(time.monotonic() - build.since)}")
         fault = end.exit_code == GIT_FAULT and not end.cancelled
         for trial in (*build.dropped, *(build.waiting.values() if fault else ())):
-            self._end(_never_ran(trial))
+            self._end(replace(unreported(trial), cancelled=True))
         if fault:
             raise InfrastructureError(without_secrets("; ".join(_said(end)[-2:])))
         for trial in build.waiting.values():
@@ -240,11 +240,6 @@ def _keep_log(trial: TrialSpec, build: TrialEnd) -> None:
         with suppress(OSError):
             trial.trial_dir.mkdir(parents=True, exist_ok=True)
             (trial.trial_dir / BUILD_LOG).write_bytes(log)
-
-
-def _never_ran(trial: TrialSpec) -> TrialEnd:
-    out, err = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
-    return TrialEnd(trial.id, out, err, cancelled=True, started_at=time.time())
 
 
 @dataclass(frozen=True)

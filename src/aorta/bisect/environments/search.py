@@ -135,8 +135,8 @@ class _EnvironmentSearch:
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
         request, command = self.run.request, replace(self.run.command(), command=self.command)
-        places = (request.directory, request.spec.build_timeout)
-        return Environments(self.root, self.ends, self.sources, packages, command, *places)
+        more = (request.spec.build_timeout, self.ends, self.sources, request.directory)
+        return Environments(self.root, packages, command, *more)
 
     def investigate(self) -> Investigation:
         self.run.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")
