@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.stats import clopper_pearson_high, clopper_pearson_low
+from aorta.core.stats import clopper_pearson_high, clopper_pearson_low, log_beta
 from aorta.core.trial import Tally, Verdict
 
 # A judge looks at the same few counts again and again.
@@ -74,7 +74,7 @@ def log_chance(evidence: HitCount, seen: HitCount, certain: float = 0.0) -> floa
 
 def _log_evidence(seen: HitCount, certain: float) -> float:
     """The log of how likely all of this is under the prior."""
-    uniform = math.log1p(-certain) + _log_beta(seen.hits + 1, seen.misses + 1)
+    uniform = math.log1p(-certain) + log_beta(seen.hits + 1, seen.misses + 1)
     return uniform if seen.misses else math.log(certain + math.exp(uniform))
 
 
@@ -149,10 +149,6 @@ class Calibration:
         if evidence.hits >= (self.straight if unbroken else self.hits):
             return True
         return None if evidence.trials < self.cap else evidence.hits > 0
-
-
-def _log_beta(a: int, b: int) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def _log_ratio(above: float, below: float) -> float:
