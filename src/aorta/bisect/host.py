@@ -31,10 +31,9 @@ from aorta.bisect.package import (
     version_words,
 )
 from aorta.bisect.report import shown_of, write_answer
-from aorta.bisect.reproduce import exports, on_this_machine
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.trials import PreparedTest, VersionSets
+from aorta.bisect.trials import PreparedTest, VersionSets, exports, on_this_machine
 from aorta.core.errors import UsageError
 from aorta.core.trial import TrialSpec
 from aorta.engine.rundir import PRIVATE

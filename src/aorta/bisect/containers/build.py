@@ -21,14 +21,6 @@ from aorta.bisect.package import (
     version_script,
     version_words,
 )
-from aorta.bisect.reproduce import (
-    exports,
-    in_shell,
-    is_secret,
-    on_this_machine,
-    own_places,
-    shown_words,
-)
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec
 from aorta.bisect.trials import (
@@ -37,7 +29,13 @@ from aorta.bisect.trials import (
     ProbedCommand,
     VersionSets,
     build_step,
+    exports,
+    in_shell,
+    is_secret,
+    on_this_machine,
+    own_places,
     run_step,
+    shown_words,
 )
 from aorta.core.errors import AortaError, InfrastructureError, UsageError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialEnd, TrialSpec

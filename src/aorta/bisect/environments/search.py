@@ -40,9 +40,9 @@ from aorta.bisect.investigation import (
 )
 from aorta.bisect.package import Package, Versions, moving
 from aorta.bisect.report import shown_of, write_answer
-from aorta.bisect.reproduce import exports, on_this_machine
 from aorta.bisect.run import MAIN, BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
+from aorta.bisect.trials import exports, on_this_machine
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.runtimes.git import without_secrets
