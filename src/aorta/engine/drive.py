@@ -252,7 +252,8 @@ class Engine:
         start = self._warmth.start_for(point)
         trial = self._laid_out(point, index, self._run_dir / path)
         state.running[trial_id] = index
-        metric = _metric_of(trial)
+        name = trial.watch.json_file
+        metric = None if name is None else trial.cwd / name
         if metric is not None and any(metric == other.metric for other in self._trials.values()):
             self._mixed.add(metric)
         self._trials[trial_id] = _Trial(point, index, path, metric)
@@ -477,11 +478,6 @@ def record_of(
         harmless=found.harmless,
         saved=round(end.saved, 3),
     )
-
-
-def _metric_of(trial: TrialSpec) -> Path | None:
-    name = trial.watch.json_file
-    return None if name is None else trial.cwd / name
 
 
 def _with_its_own_metric(end: TrialEnd, *, is_mixed: bool) -> TrialEnd:

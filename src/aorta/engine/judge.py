@@ -333,7 +333,8 @@ class SequentialJudges:
         if point.purpose is Purpose.REPLAY:
             return self._judge((PresenceTest(self._seen, 0.0, _ALPHA, _REPLAY_BETA),))
         if point.purpose is Purpose.RATE and point.config_key == self._original:
-            return calibrating(self._measurement(), self._anchor())
+            hits = _MEASURED_AGAIN_HITS if self._setbacks else _MEASURED_HITS
+            return calibrating(Calibration(hits, hits, _MEASURED_CAP), self._anchor())
         if point.purpose is Purpose.RATE:
             return SequentialJudge((self._rate_test(_RARER_BETA),), _RARER_CAP)
         if point.purpose is Purpose.CONFIRM:
@@ -388,10 +389,6 @@ class SequentialJudges:
         """Stricter after every setback."""
         alpha = _ALPHA / 10**self._setbacks
         return (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
-
-    def _measurement(self) -> Calibration:
-        hits = _MEASURED_AGAIN_HITS if self._setbacks else _MEASURED_HITS
-        return Calibration(hits, hits, _MEASURED_CAP)
 
     def _rate_test(self, beta: float) -> Sprt:
         """As often as the original, or far less often?"""
