@@ -22,15 +22,7 @@ from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.trial import (
-    Environment,
-    Outcome,
-    Tally,
-    TrialEnd,
-    TrialSpec,
-    Verdict,
-    Watch,
-)
+from aorta.core.trial import Environment, Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch
 from aorta.executors import Executor
 from aorta.executors.local import unreported
 from aorta.executors.process_tree import own_program

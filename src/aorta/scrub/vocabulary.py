@@ -45,11 +45,11 @@ INDEXED_WORDS = words(_LISTS["indexed_words"])
 PRIVATE_ROOTS = words(_LISTS["private_roots"])
 PUBLIC_PACKAGES = words(_LISTS["public_packages"])
 ENUMERATIONS = words(_LISTS["enumerations"])
-KEYS = words(_LISTS["keys"])
 NAMES = words(_LISTS["names"])
 KEPT_TREES = words(_LISTS["kept_trees"])
 SEARCHED_TREES = words(_LISTS["searched_trees"])
 PATHS = words(_LISTS["paths"])
+OWN_KEYS = words(_LISTS["keys"]) | NAMES | KEPT_TREES | SEARCHED_TREES | PATHS
 FILES = words(_LISTS["files"])
 FOLDERS = words(_LISTS["folders"])
 
