@@ -30,6 +30,8 @@ _MOVES = re.compile(
     r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
     r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
 )
+_UNSCALES = "aten::_amp_foreach_non_finite_check_and_unscale_"
+_SETS_SCALE = "aten::_amp_update_scale_"
 # Of what begins it the first of these is not named where something follows that computes.
 _PREPARES = re.compile(r"aten::(cat|stack|arange|(full|zeros|ones)(_like)?)")
 
@@ -193,8 +195,9 @@ class _Blame:
         self, guilty: Sequence[Pair], ends: Sequence[Pair], *, alone: bool
     ) -> list[Pair]:
         """The partners that differ, but for those behind which the sides do different things until
-        their numbers agree again, and for what nothing follows from: memory before its first use;
-        where nothing else differs, also the length of a loader, or what it draws at its end.
+        their numbers agree again, and for what nothing follows from: memory before its first use,
+        a scale of gradients; where nothing else differs, also the length of a loader, or what it
+        draws at its end.
         """
         bad = _Carried(self.bad, self._partner, {pair.first.index for pair in ends})
         good = _Carried(self.good, self._of_good, {pair.second.index for pair in ends})
@@ -205,19 +208,29 @@ class _Blame:
         def vanishes(pair: Pair) -> bool:
             return bad.vanishes(pair.first.index) and good.vanishes(pair.second.index)
 
-        kept = self.bad.all_read_and_kept()
+        kept, scales = self.bad.all_read_and_kept(), self._taken_out_again()
         matter = [
             pair
             for pair in guilty
-            if not pair.first.op.startswith("aten::empty")
-            or pair.first.index in kept
-            or not is_idle(pair)
+            if pair.first.index not in scales
+            and (
+                not pair.first.op.startswith("aten::empty")
+                or pair.first.index in kept
+                or not is_idle(pair)
+            )
         ]
         if not self.any_type and any(map(_is_far, matter)):
             matter = [pair for pair in matter if not (_is_far(pair) and vanishes(pair))]
         if alone and all(_is_drawn_or_counted(pair.first) and is_idle(pair) for pair in matter):
             return []
         return matter
+
+    def _taken_out_again(self) -> set[int]:
+        """What wrote the scale of gradients, where these agree once it is taken out."""
+        if any(_is_far(pair) for pair in self.alignment.pairs if pair.first.op == _UNSCALES):
+            return set()
+        sets = [o for o in self.bad.operations if o.op == _SETS_SCALE]
+        return {o.index for o in sets} | {index for o in sets for index, _ in o.inputs[0]}
 
     def parting(self, pair: Pair) -> Parting:
         read = tuple(

@@ -135,7 +135,7 @@ class Images(VersionSets):
         """The state as a command for people."""
         base, key = self.base, self._key(versions)
         scripts = [step.script for step in self._steps(versions)]
-        recipe = Recipe(
+        recipe = BuildRecipe(
             "\n".join([base.fetch, *scripts]).strip(),
             {**base.remotes, **{n: value for n, value in self._cache_option.items() if value}},
             in_place_variables(self.packages, versions),
@@ -294,11 +294,14 @@ def _not_made(end: TrialEnd, image: str, *, fetches: bool) -> AortaError:
 
 
 def shown_side(
-    containers: ContainersSpec, image: str, command: ProbedCommand, recipe: "Recipe | None" = None
+    containers: ContainersSpec,
+    image: str,
+    command: ProbedCommand,
+    recipe: "BuildRecipe | None" = None,
 ) -> str:
     """The image is the one that everybody can pull; what was made of it is made again."""
     environment = command.environment
-    recipe = recipe or Recipe()
+    recipe = recipe or BuildRecipe()
     if not containers.plugin:
         return _shown_inside(environment, image, command, recipe)
     lines, tidy = [*export_lines(recipe.told), *exports(command.env)], ""
@@ -317,7 +320,7 @@ def shown_side(
 
 
 @dataclass(frozen=True)
-class Recipe:
+class BuildRecipe:
     """How a state is made in its image, with which variables, and what its test is told."""
 
     script: str = ""
@@ -328,7 +331,7 @@ class Recipe:
 
 
 def _shown_inside(
-    environment: Environment, image: str, command: ProbedCommand, recipe: Recipe
+    environment: Environment, image: str, command: ProbedCommand, recipe: BuildRecipe
 ) -> str:
     env = {**recipe.variables, **command.env, **own_places(OUTPUT_MOUNT, command)}
     script = [*export_lines(recipe.told), recipe.script] if recipe.script else []

@@ -82,6 +82,12 @@ class Recorder:
 
     def next_step(self) -> None:
         self.step += 1
+        if self.count - self._first >= _PENDING // 2:
+            # So that the copies of one step lie where those of another lay. What sums them up is
+            # called outside of the dispatcher here, and would be recorded.
+            self.paused = True
+            self.flush()
+            self.paused = False
         first, last = self.settings.first_step, self.settings.last_step
         is_wanted = first <= self.step and (last is None or self.step <= last)
         self.is_on = is_wanted and not self._truncated

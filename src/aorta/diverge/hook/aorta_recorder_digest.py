@@ -8,6 +8,7 @@ import ctypes
 import math
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,21 @@ _ROW = 256  # elements that are summed up before the sums are
 _ROWS = 16
 _WEIGHTS = 1021
 _ROOM = 1 << 16  # numbers for which a lot has room at first
+_MOST_VIEWS = 1 << 14  # of a room
 # Of a GPU's memory, what may wait there to be summed up.
 _SHARE_OF_A_GPU = 64
+
+
+class _Room:
+    """Memory for copies, one behind the other. Where a step does what one before it did, each of
+    them has a view there.
+    """
+
+    def __init__(self, size: int, device: Any) -> None:
+        self.size = size
+        with torch.inference_mode(False):  # else nothing could be written there outside of it
+            self.memory = torch.empty(size, dtype=torch.float64, device=device)
+        self.views: dict[tuple[int, TensorKind | _Group], list[Any]] = {}  # by where they begin
 
 
 class _Lot:
@@ -38,78 +52,73 @@ class _Lot:
         self.number, self.device, self._sum_up = number, device, sum_up
         self.sizes: list[int] = []
         self.width = 0  # of the numbers that come of them
-        self._used = self._size = 0
+        self._used = 0
         # What is in the one is summed up while the other is filled, perhaps in another stream.
-        self._room = self._other_room = self._empty(0)
+        self._room = self._other_room = _Room(0, device)
 
-    def _empty(self, size: int) -> Any:
-        with torch.inference_mode(False):  # else nothing could be written there outside of it
-            return torch.empty(size, dtype=torch.float64, device=self.device)
+    def _place(self, key: "TensorKind | _Group") -> list[Any]:
+        """Of what comes next."""
+        begin = self._used
+        self._used = begin + key.size
+        self.sizes += key.sizes
+        self.width += key.width
+        views = self._room.views.get((begin, key))
+        if views is None:
+            if self._used > self._room.size:
+                self._grow(begin)
+            if len(self._room.views) > _MOST_VIEWS:
+                self._room.views.clear()
+            views = key.views(self._room.memory[begin : self._used])
+            self._room.views[begin, key] = views
+        return views
 
-    def _grow(self, size: int) -> None:
-        """So that as much more has room."""
+    def _grow(self, used: int) -> None:
+        """So that there is room for all."""
         _synchronize(self.device)  # copies may have been made in any stream
-        self._size = max(_ROOM, self._used + size, 2 * self._used)
-        larger = self._empty(self._size)
-        larger[: self._used].copy_(self._room[: self._used])
+        larger = _Room(max(_ROOM, 2 * self._used, self._other_room.size), self.device)
+        larger.memory[:used].copy_(self._room.memory[:used])
         self._room = larger
 
     def add(self, tensor: Any, kind: "TensorKind") -> None:
-        self.sizes.append(kind.size)
-        self.width += kind.count
         if kind.convert is not None:
             tensor = kind.convert(tensor)
-        begin = self._used
-        if begin + kind.size > self._size:
-            self._grow(kind.size)
-        self._used = begin + kind.size
-        self._room.as_strided(kind.shape, kind.strides, begin).copy_(tensor)
+        self._place(kind)[0].copy_(tensor)
 
-    def add_all(self, tensors: Sequence[Any], kinds: "Sequence[TensorKind]") -> None:
-        """With two launches, where they may be copied as they are."""
-        if len(tensors) == 1 or kinds[0].convert is not None:
-            for tensor, kind in zip(tensors, kinds, strict=True):
-                self.add(tensor, kind)
+    def add_all(self, tensors: Sequence[Any], group: "_Group") -> None:
+        """With one launch, where they may be copied as they are."""
+        if group.kinds[0].convert is None:
+            torch._foreach_copy_(self._place(group), tensors)
             return
-        self.sizes += [kind.size for kind in kinds]
-        self.width += sum([kind.count for kind in kinds])
-        flat = torch._C._nn.flatten_dense_tensors(tensors)
-        size, begin = len(flat), self._used
-        if begin + size > self._size:
-            self._grow(size)
-        self._used = begin + size
-        self._room.narrow(0, begin, size).copy_(flat)
+        for tensor, kind in zip(tensors, group.kinds, strict=True):
+            self.add(tensor, kind)
 
     def summed_up(self) -> Any:
         """All numbers of all its results, one behind the other, as doubles on the device."""
-        copied, sizes = self._room[: self._used], self.sizes
+        copied, sizes = self._room.memory[: self._used], self.sizes
         self._used, self.sizes, self.width = 0, [], 0
         self._room, self._other_room = self._other_room, self._room
-        self._size = len(self._room)
         return self._sum_up(copied, sizes)
 
 
-class _LargeLot(_Lot):
+class _LargeLot:
     """Of large results, summed up at once: copies of them would be a lot of memory."""
 
     def __init__(self, number: int, device: Any) -> None:
-        super().__init__(number, device, _of_small)
+        self.number, self.device, self.width = number, device, 0
         self._statistics: list[tuple[Any, ...]] = []
 
     def add(self, tensor: Any, kind: "TensorKind") -> None:
-        self.sizes.append(kind.size)
-        self.width += kind.count
+        self.width += kind.width
         if kind.convert is not None:
             tensor = kind.convert(tensor)
         self._statistics.append(_statistics(tensor))
 
-    def add_all(self, tensors: Sequence[Any], kinds: "Sequence[TensorKind]") -> None:
-        for tensor, kind in zip(tensors, kinds, strict=True):
+    def add_all(self, tensors: Sequence[Any], group: "_Group") -> None:
+        for tensor, kind in zip(tensors, group.kinds, strict=True):
             self.add(tensor, kind)
 
     def summed_up(self) -> Any:
-        found, self._statistics = self._statistics, []
-        self.sizes, self.width = [], 0
+        found, self._statistics, self.width = self._statistics, [], 0
         sums = torch.stack([one for sums, _ in found for one in sums]).view(len(found), 2)
         samples = torch.cat([one for _, samples in found for one in samples]).to(torch.float64)
         return torch.cat([sums, samples.view(len(found), 2 + SAMPLES)], 1).reshape(-1)
@@ -129,7 +138,7 @@ def _of_small(flat: Any, _sizes: list[int]) -> Any:
 
 
 def _of_ragged(flat: Any, sizes: list[int]) -> Any:
-    lengths, starts, places = _segments(sizes, flat.device)
+    lengths, starts, places = _segments(tuple(sizes), flat.device)
     samples = flat[places]
     weighed = flat * _weights(starts, lengths, len(flat))
     return _rows((flat * flat, flat, flat, flat, weighed), samples, lengths)
@@ -137,7 +146,7 @@ def _of_ragged(flat: Any, sizes: list[int]) -> Any:
 
 def _of_even(flat: Any, sizes: list[int]) -> Any:
     """Of sizes that are whole rows: first the rows, on which all of a GPU works at once."""
-    lengths, starts, places = _segments(sizes, flat.device)
+    lengths, starts, places = _segments(tuple(sizes), flat.device)
     samples = flat[places]
     rows, lengths = flat.view(-1, _ROW), lengths // _ROW
     low, high = torch.aminmax(rows, dim=1)
@@ -147,7 +156,8 @@ def _of_even(flat: Any, sizes: list[int]) -> Any:
     return _rows((squares, totals, low, high, weighed), samples, lengths)
 
 
-def _segments(sizes: list[int], device: Any) -> tuple[Any, Any, Any]:
+@lru_cache(maxsize=16)
+def _segments(sizes: tuple[int, ...], device: Any) -> tuple[Any, Any, Any]:
     """Lengths, starts and places of samples, found out on the CPU: each would be a launch."""
     lengths = torch.tensor(sizes, device="cpu")
     starts = lengths.cumsum(0) - lengths
@@ -191,7 +201,7 @@ def _statistics(tensor: Any) -> tuple[Any, ...]:
 class TensorKind:
     """What follows from shape, type and device alone, for all tensors that share them."""
 
-    __slots__ = ("bytes", "convert", "count", "dtype", "lot", "number", "shape", "size", "strides")
+    __slots__ = ("bytes", "convert", "dtype", "lot", "number", "shape", "size", "sizes", "width")
 
     def __init__(self, recorder: Recorder, tensor: Any, lots: "_Lots") -> None:
         self.dtype, device = tensor.dtype, tensor.device
@@ -201,24 +211,26 @@ class TensorKind:
             self.convert = torch.Tensor.float  # little is computed in eight bits
         elif self.dtype.is_complex:
             self.convert = lambda one: torch.view_as_real(one.detach().resolve_conj())
-        # Of the copy, which is a tensor with one element behind the other.
-        self.shape = [*tensor.shape, 2] if self.dtype.is_complex else [*tensor.shape]
+        self.shape = [*tensor.shape, 2] if self.dtype.is_complex else [*tensor.shape]  # of the copy
         self.size = math.prod(self.shape)
-        self.strides = [math.prod(self.shape[place + 1 :]) for place in range(len(self.shape))]
+        self.sizes = [self.size]
         self.bytes = 8 * self.size
-        self.lot: _Lot | None = None
-        self.count = 0
+        self.lot: _Lot | _LargeLot | None = None
+        self.width = 0  # how many numbers come of it
         is_plain = tensor.layout is torch.strided and not tensor.is_meta
         if self.size and is_plain and not name.startswith("q"):  # quantized
-            sum_up, self.count = _way_to_sum_up(self.size, device)
+            sum_up, self.width = _way_to_sum_up(self.size, device)
             number = len(lots)
             new = _LargeLot(number, device) if sum_up is None else _Lot(number, device, sum_up)
             self.lot = lots.setdefault((device, sum_up), new)
             if sum_up is None:
                 self.bytes = 0
         lot = None if self.lot is None else self.lot.number
-        facts = [list(tensor.shape), name, device.type, self.count, lot]
+        facts = [list(tensor.shape), name, device.type, self.width, lot]
         self.number = recorder.number_of(("kind", *map(str, facts)), facts)
+
+    def views(self, memory: Any) -> list[Any]:
+        return [memory.view(self.shape)]
 
 
 def _way_to_sum_up(size: int, device: Any) -> "tuple[_SumUp | None, int]":
@@ -231,9 +243,21 @@ def _way_to_sum_up(size: int, device: Any) -> "tuple[_SumUp | None, int]":
     return _of_even if is_even else _of_ragged, _NUMBERS + 1
 
 
-_Lots = dict[tuple[Any, Any], _Lot]  # by device and way to sum up
-# Which of an operation's results go into which lot, and how many bytes they hold there.
-_Plan = list[tuple[_Lot, list[int], list[TensorKind], int]]
+_Lots = dict[tuple[Any, Any], _Lot | _LargeLot]  # by device and way to sum up
+
+
+class _Group:
+    """Those of an operation's results that are copied together: of one lot and one type."""
+
+    def __init__(self, lot: _Lot | _LargeLot, places: list[int], kinds: list[TensorKind]) -> None:
+        self.lot, self.places, self.kinds = lot, places, kinds
+        self.sizes = [kind.size for kind in kinds]
+        self.size, self.width = sum(self.sizes), sum(kind.width for kind in kinds)
+        self.bytes = sum(kind.bytes for kind in kinds)
+
+    def views(self, memory: Any) -> list[Any]:
+        parts = zip(self.kinds, memory.split(self.sizes), strict=True)
+        return [part.view(kind.shape) for kind, part in parts]
 
 
 class Digests:
@@ -244,7 +268,7 @@ class Digests:
         self.kinds: dict[Any, TensorKind] = {}
         self._lots: _Lots = {}
         self._by_number: dict[int, TensorKind] = {}
-        self._plans: dict[tuple[int, ...], _Plan] = {}  # by the numbers of the kinds
+        self._groups: dict[tuple[int, ...], list[_Group]] = {}  # by the numbers of the kinds
 
     def kind(self, tensor: Any) -> TensorKind:
         key = (tensor.shape, tensor.dtype, tensor.get_device())  # a device takes long to hash
@@ -252,13 +276,21 @@ class Digests:
         if kind is None or tensor.is_meta or tensor.layout is not torch.strided:
             kind = TensorKind(self._recorder, tensor, self._lots)
             self._by_number[kind.number] = kind
-            if kind.count:
+            if kind.width:
                 self.kinds[key] = kind
                 if tensor.is_cuda:
                     memory = torch.cuda.get_device_properties(tensor.device).total_memory
                     most = max(self._recorder.most_held_bytes, memory // _SHARE_OF_A_GPU)
                     self._recorder.most_held_bytes = most
         return kind
+
+    def numbers(self, tensors: Sequence[Any]) -> list[int]:
+        """Of their kinds."""
+        known = self.kinds.get
+        return [
+            (known((one.shape, one.dtype, one.get_device())) or self.kind(one)).number
+            for one in tensors
+        ]
 
     def take(self, tensors: Sequence[Any], numbers: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Copy these in their order; the numbers of their kinds, looked up unless given."""
@@ -270,29 +302,27 @@ class Digests:
                 self._recorder.held_bytes += kind.bytes
             return (kind.number,)
         numbers = numbers or tuple([self.kind(tensor).number for tensor in tensors])
-        plan = self._plans.get(numbers)
-        if plan is None:
-            plan = self._plans[numbers] = self._plan(numbers)
-        for lot, places, kinds, held_bytes in plan:
-            lot.add_all([tensors[place] for place in places], kinds)
-            self._recorder.held_bytes += held_bytes
+        groups = self._groups.get(numbers)
+        if groups is None:
+            groups = self._groups[numbers] = self._grouped(numbers)
+        for group in groups:
+            group.lot.add_all([tensors[place] for place in group.places], group)
+            self._recorder.held_bytes += group.bytes
         return numbers
 
-    def _plan(self, numbers: Sequence[int]) -> _Plan:
-        """What goes into one lot is copied together, as far as it is of one type."""
+    def _grouped(self, numbers: Sequence[int]) -> list[_Group]:
         kinds = [self._by_number[number] for number in numbers]
-        plan: _Plan = []
+        groups = []
         for lot in dict.fromkeys(kind.lot for kind in kinds if kind.lot is not None):
             places = [place for place, kind in enumerate(kinds) if kind.lot is lot]
             for _, run in groupby(places, lambda place: kinds[place].dtype):
                 alike = [*run]
-                own = [kinds[place] for place in alike]
-                plan.append((lot, alike, own, sum(kind.bytes for kind in own)))
-        return plan
+                groups.append(_Group(lot, alike, [kinds[place] for place in alike]))
+        return groups
 
     def launch(self) -> tuple[Widths, bool, Callable[[], bytes]]:
         """Start summing: which numbers will come, whether on a GPU, and a call that waits."""
-        lots = [lot for lot in self._lots.values() if lot.sizes]
+        lots = [lot for lot in self._lots.values() if lot.width]
         for device in {lot.device for lot in lots}:
             _synchronize(device)  # copies may have been made in any stream
         widths = [(lot.number, lot.width) for lot in lots]

@@ -82,6 +82,20 @@ class Memory:
             index += 1 << _RECORD_BITS
         return known
 
+    def last_of(self, tensors: Sequence[Any]) -> tuple[list[Written | None], list[int]]:
+        """Who wrote each, and where in its storage each begins."""
+        find = self.writers.get
+        try:
+            return (
+                [find(tensor.untyped_storage()._cdata) for tensor in tensors],
+                [tensor.storage_offset() for tensor in tensors],
+            )
+        except (NotImplementedError, RuntimeError):  # one of them has no one storage
+            if len(tensors) == 1:
+                return [None], [0]
+        found = [self.last_of([tensor]) for tensor in tensors]
+        return [who for (who,), _ in found], [begin for _, (begin,) in found]
+
     def knows(self, tensor: Any) -> bool:
         """Whether something that is recorded wrote it."""
         storage = _storage(tensor)
@@ -156,7 +170,7 @@ class OperationSignature:
                 kind = type(value)
                 if kind is tensor or kind is parameter:
                     found.append(value)
-                elif kind is list and self._types.issuperset(map(type, value)):
+                elif self._is_plain_list(value):
                     found += value
                 elif value is not None:
                     self._add_tensors(found, (value,))
@@ -168,10 +182,15 @@ class OperationSignature:
     def outputs(self, out: Any, args: Any, kwargs: Any) -> list[Any]:
         if type(out) is self._tensor:
             return [out]
+        if self.is_in_place and args and self._is_plain_list(args[0]):
+            return args[0]  # type: ignore[no-any-return]
         found = self.tensors((out,)) or self.overwritten(args, kwargs)
         if self._statistics:
             found += self.tensors(args[place] for place in self._statistics if place < len(args))
         return found
+
+    def _is_plain_list(self, value: Any) -> bool:
+        return type(value) is list and self._types.issuperset(map(type, value))
 
     def overwritten(self, args: Any, kwargs: Any) -> list[Any]:
         """The tensors that it writes in place."""

@@ -22,7 +22,7 @@ else:  # the directory of this file is on the path, and Aorta may not be install
 
 torch: Any = sys.modules["torch"]  # whole before this is loaded
 _MOST_VIEWS = 16  # one behind the other
-_OWN_FRAMES = 3  # from what the dispatcher calls to where places are found out
+_OWN_FRAMES = 2  # from where places are found out to what the dispatcher calls
 
 
 def start() -> None:
@@ -117,9 +117,10 @@ class _Places:
     def of_call(self) -> Place:
         """Of the operation that is called now. Backward stands where its forward one stood."""
         if self._graph_task() != -1:
-            return self._of_backward() or ("b", "", *self._line(sys._getframe(_OWN_FRAMES)))
+            # On a GPU its thread begins in the dispatcher.
+            return self._of_backward() or ("b", "", *self._line(sys._getframe(_OWN_FRAMES).f_back))
         module = self._calls[-1][0] if self._calls else ""
-        file, line = self._line(sys._getframe(_OWN_FRAMES))
+        file, line = self._line(sys._getframe(_OWN_FRAMES).f_back)
         if self._is_graded():
             # The first since its node came about: one that follows may have no node of its own.
             number = self._node_number() - 1
@@ -190,7 +191,9 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
     def __init__(self) -> None:
         super().__init__()
         self._places, self._memory = _Places(), Memory()
+        # Torch keeps every operation as long as the process lives.
         self._signatures: dict[int, OperationSignature] = {}
+        self._views: dict[int, Callable[..., Any]] = {}  # run as they are, whatever is recorded
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -199,13 +202,14 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Views and what is not to be recorded run as they are."""
-        recorder = Recorder.current
-        # Torch keeps every operation as long as the process lives.
+        call = self._views.get(id(func))
+        if call is not None:  # most calls are of these
+            return call(*args, **kwargs) if kwargs else call(*args)
+        recorder, kwargs = Recorder.current, kwargs or {}
         signature = self._signatures.get(id(func)) or self._signature(func)
         is_recorded = signature.computes
         if recorder is None or recorder.paused or not (is_recorded or recorder.runs_otherwise):
-            return signature.call(*args, **kwargs) if kwargs else signature.call(*args)
-        kwargs = kwargs or {}
+            return signature.call(*args, **kwargs)
         is_recorded = is_recorded and recorder.is_on
         if is_recorded and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
@@ -225,6 +229,9 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
 
     def _signature(self, func: Any) -> OperationSignature:
         signature = self._signatures[id(func)] = OperationSignature(func)
+        recorder = Recorder.current
+        if not signature.computes and not (recorder and recorder.runs_otherwise):
+            self._views[id(func)] = signature.call
         return signature
 
     def _recorded(
@@ -263,21 +270,15 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
         self, recorder: Recorder, digests: Digests, place: Place, inputs: list[Any]
     ) -> list[Any]:
         """Writer, kind and offset of each tensor; one that nothing wrote is recorded first."""
-        known, writers = digests.kinds.get, self._memory.writers.get
-        read: list[Any] = []
-        for tensor in inputs:
-            try:
-                written = writers(tensor.untyped_storage()._cdata)
-                offset = tensor.storage_offset()
-                key = (tensor.shape, tensor.dtype, tensor.get_device())
-                kind = known(key) or digests.kind(tensor)
-            except (NotImplementedError, RuntimeError):  # it has no one storage
-                written, offset, kind = None, 0, digests.kind(tensor)
-            if written is None:
-                written = self._emit_unwritten(recorder, digests, place, tensor)
-            if type(written) is list:
-                written = -1 - recorder.number_of(tuple(written), written)
-            read += (written, kind.number, offset)
+        memory = self._memory
+        read: list[Any] = [0] * (3 * len(inputs))
+        writers, read[2::3] = memory.last_of(inputs)
+        read[1::3] = digests.numbers(inputs)
+        for at, written in enumerate(writers):
+            by = written
+            if by is None:
+                by = self._emit_unwritten(recorder, digests, place, inputs[at])
+            read[3 * at] = by if isinstance(by, int) else -1 - recorder.number_of(tuple(by), by)
         return read
 
     def _emit_unwritten(
