@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aorta.core.names import slug
-from aorta.triage.markdown import aligned, escaped
+from aorta.triage.matrix import aligned, escaped
 from aorta.triage.plan import build_plan
 from support.triage_runs import BASELINE, cell, loaded
 

@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from aorta.bisect.findings import Findings, findings_of
@@ -32,10 +31,9 @@ from aorta.bisect.package import (
     version_words,
 )
 from aorta.bisect.report import shown_of, write_answer
-from aorta.bisect.reproduce import exports, on_this_machine
 from aorta.bisect.run import BisectRun, ResolvedRequest
 from aorta.bisect.spec import BisectSpec
-from aorta.bisect.trials import PreparedTest, ProbedCommand, VersionSets
+from aorta.bisect.trials import PreparedTest, VersionSets, exports, on_this_machine
 from aorta.core.errors import UsageError
 from aorta.core.trial import TrialSpec
 from aorta.engine.rundir import PRIVATE
@@ -52,26 +50,22 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
         root = trees_root(run.path, packages)
         own = OwnCommand(spec.command) if spec.in_place else _own_command(run, packages)
         command = replace(run.command(), command=own.words)
-        trees = HostTrees(root, packages, command, own, spec.build_timeout)
 
         # What a killed run left there may have been moved since.
         (root / HERE).unlink(missing_ok=True)
 
-        def version_sets(those: Sequence[Package]) -> VersionSets:
+        def version_sets(those: Sequence[Package]) -> HostTrees | InPlace:
             if spec.in_place:
-                return InPlace(root, those, command, request.directory, spec.build_timeout)
-            return HostTrees(root, those, command, own, spec.build_timeout)
+                return InPlace(root, those, command, spec.build_timeout, request.directory)
+            return HostTrees(root, those, command, spec.build_timeout, own)
 
         try:
             outcome = investigate(SearchSetup(run, version_sets), packages)
         finally:
-            trees.remove()
+            _remove_trees(root, packages)
         findings = findings_of(outcome, list(run.answers.values()))
-        shown = _shown_in_place if spec.in_place else partial(_shown_in_trees, own)
-        reproduce = {
-            side: shown(outcome.last.packages, command, versions, request.directory)
-            for side, versions in (("good", findings.good), ("bad", findings.bad))
-        }
+        shown = version_sets(outcome.last.packages).shown
+        reproduce = {"good": shown(findings.good), "bad": shown(findings.bad)}
         return write_answer(run, replace(findings, reproduce=reproduce), shown_of(outcome))
 
 
@@ -167,52 +161,6 @@ def host_packages(spec: BisectSpec, directory: Path) -> list[Package]:
     return packages
 
 
-def _shown_in_trees(
-    own: OwnCommand,
-    packages: Sequence[Package],
-    command: ProbedCommand,
-    versions: Versions,
-    _directory: Path,
-) -> str:
-    """Clones, builds, then the test in the first of them."""
-    lines: list[str] = []
-    told: list[str] = []
-    builds: list[str] = []
-    for package in packages:
-        spec, version = package.spec, versions[package.name]
-        tree = f'"$place"/{shlex.quote(package.name)}'
-        if package.repository:
-            git = f"git -C {tree}"
-            lines += [
-                f"git clone --quiet --shared --no-checkout {shlex.quote(str(spec.path))} {tree}",
-                *checkout_lines(git, version, spec.cherry_pick),
-            ]
-            if package.repository.has_file(version, ".gitmodules"):
-                allowed = "-c protocol.file.allow=always"
-                lines.append(f"{git} {allowed} submodule --quiet update --init --recursive")
-            for place, source in own.files.items() if package.name == own.package else ():
-                target = f"{tree}/{shlex.quote(place)}"
-                lines.append(f'mkdir -p "$(dirname {target})"')
-                lines.append(f"cp -p {shlex.quote(source)} {target}")
-            told.append(f"export {spec.variable}={tree}")
-        if spec.build:
-            place = f"cd {tree} && " if spec.is_git else ""
-            builds.append(f"({place}sh -c {shlex.quote(spec.build)})")
-    told += export_lines(version_variables(packages, versions))
-    first = next((shlex.quote(package.name) for package in packages if package.spec.is_git), "")
-    told_to_test = [*exports(command.env), f'cd "$place"/{first}']
-    return on_this_machine([*lines, *told, *builds, *told_to_test], command)
-
-
-def _shown_in_place(
-    packages: Sequence[Package], command: ProbedCommand, versions: Versions, directory: Path
-) -> str:
-    """The repositories themselves are moved, as the search moved them."""
-    told = [*export_lines(in_place_variables(packages, versions)), *exports(command.env)]
-    moved = [version_script(packages, versions), f"cd {shlex.quote(str(directory))}"]
-    return on_this_machine([*told, *moved], command)
-
-
 def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     """In the run's directory, unless that is in a repository: pytest, which looks for settings in
     the directories above, would test the user's own sources.
@@ -226,47 +174,41 @@ def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     return cache / "aorta" / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
 
 
+def _remove_trees(root: Path, packages: Sequence[Package]) -> None:
+    """Every worktree of this run, from the disk and from git's own list."""
+    shutil.rmtree(root, ignore_errors=True)
+    for package in packages:
+        if package.spec.is_git:
+            forget_trees(str(package.spec.path))
+
+
+@dataclass(eq=False)
 class HostTrees(VersionSets):
     """Version sets on this host."""
 
-    def __init__(
-        self,
-        root: Path,
-        packages: Sequence[Package],
-        command: ProbedCommand,
-        own: OwnCommand,
-        build_timeout: float | None = None,
-    ) -> None:
-        super().__init__(root, packages, command, build_timeout)
-        self._own = own
-        self._slots: dict[str, int] = {}
+    own: OwnCommand
+    _slots: dict[str, int] = field(default_factory=dict, init=False)  # by trial
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
-        builds = any(package.spec.build for package in self._packages)
+        builds = any(package.spec.build for package in self.packages)
         if not builds:
             slot = next(n for n in range(10_000) if n not in self._slots.values())
             self._slots[trial.id] = slot
-            places = {p.name: self._root / f"slot-{slot}" / p.name for p in self._git()}
+            places = {p.name: self.root / f"slot-{slot}" / p.name for p in self._git()}
             key = f"slot-{slot}"
             job: TreesJob | None = self._job(versions, places, None)
         else:
-            key = set_key(self._packages, versions)
-            places = {p.name: self._root / key / p.name for p in self._git()}
-            mark = self._root / f"{key}.made"
+            key = set_key(self.packages, versions)
+            places = {p.name: self.root / key / p.name for p in self._git()}
+            mark = self.root / f"{key}.made"
             job = None if mark.exists() else self._job(versions, places, mark)
-        name = f"{key}-{set_key(self._packages, versions)}"
+        name = f"{key}-{set_key(self.packages, versions)}"
         build = self._build(job, name) if job else None
-        what = version_words(self._packages, versions) if builds else ""
+        what = version_words(self.packages, versions) if builds else ""
         return PreparedTest(key, build, self._at(trial, places, versions), what)
 
     def finished(self, trial_id: str) -> None:
         self._slots.pop(trial_id, None)
-
-    def remove(self) -> None:
-        """Every worktree of this run, from the disk and from git's own list."""
-        shutil.rmtree(self._root, ignore_errors=True)
-        for package in self._git():
-            forget_trees(str(package.spec.path))
 
     def _job(self, versions: Versions, places: Mapping[str, Path], mark: Path | None) -> TreesJob:
         trees = [
@@ -276,58 +218,92 @@ class HostTrees(VersionSets):
                 repository=package.spec.path,
                 sha=versions[package.name] if package.spec.is_git else None,
                 cherry_pick=package.spec.cherry_pick,
-                files=self._own.files if package.name == self._own.package else {},
+                files=self._files_of(package),
                 build=package.spec.build,
             )
-            for package in self._packages
+            for package in self.packages
         ]
         return TreesJob(trees, self.variables(versions, places), str(mark) if mark else None)
 
+    def _files_of(self, package: Package) -> Mapping[str, str]:
+        return self.own.files if package.name == self.own.package else {}
+
     def variables(self, versions: Versions, places: Mapping[str, Path]) -> dict[str, str]:
         trees = {p.spec.variable: str(places[p.name]) for p in self._git()}
-        return {**version_variables(self._packages, versions), **trees}
+        return {**version_variables(self.packages, versions), **trees}
 
     def _at(self, trial: TrialSpec, places: Mapping[str, Path], versions: Versions) -> TrialSpec:
-        first = next((places[p.name] for p in self._packages if p.name in places), trial.cwd)
+        first = next((places[p.name] for p in self.packages if p.name in places), trial.cwd)
         env = {**self.variables(versions, places), **trial.env}
         others = tuple(f"{path}:{path}" for path in places.values() if path != first)
         environment = replace(trial.environment, mounts=(*trial.environment.mounts, *others))
         return replace(trial, cwd=first, env=env, environment=environment)
 
+    def shown(self, versions: Versions) -> str:
+        """Clones, builds, then the test in the first of them."""
+        lines: list[str] = []
+        told: list[str] = []
+        builds: list[str] = []
+        for package in self.packages:
+            spec, version = package.spec, versions[package.name]
+            tree = f'"$place"/{shlex.quote(package.name)}'
+            if package.repository:
+                git = f"git -C {tree}"
+                source = shlex.quote(str(spec.path))
+                lines += [
+                    f"git clone --quiet --shared --no-checkout {source} {tree}",
+                    *checkout_lines(git, version, spec.cherry_pick),
+                ]
+                if package.repository.has_file(version, ".gitmodules"):
+                    allowed = "-c protocol.file.allow=always"
+                    lines.append(f"{git} {allowed} submodule --quiet update --init --recursive")
+                for place, source in self._files_of(package).items():
+                    target = f"{tree}/{shlex.quote(place)}"
+                    lines.append(f'mkdir -p "$(dirname {target})"')
+                    lines.append(f"cp -p {shlex.quote(source)} {target}")
+                told.append(f"export {spec.variable}={tree}")
+            if spec.build:
+                place = f"cd {tree} && " if spec.is_git else ""
+                builds.append(f"({place}sh -c {shlex.quote(spec.build)})")
+        told += export_lines(version_variables(self.packages, versions))
+        first = next((shlex.quote(package.name) for package in self._git()), "")
+        told_to_test = [*exports(self.command.env), f'cd "$place"/{first}']
+        return on_this_machine([*lines, *told, *builds, *told_to_test], self.command)
+
 
 HERE = "here"  # the file that says which version set the repositories are at
 
 
+@dataclass(eq=False)
 class InPlace(VersionSets):
     """Version sets in the repositories themselves, one at a time; a file says which one it is."""
 
-    def __init__(
-        self,
-        root: Path,
-        packages: Sequence[Package],
-        command: ProbedCommand,
-        directory: Path,
-        build_timeout: float | None = None,
-    ) -> None:
-        super().__init__(root, packages, command, build_timeout)
-        self._directory, self._here = directory, root / HERE
+    directory: Path
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
-        key = set_key(self._packages, versions)
-        env = {**in_place_variables(self._packages, versions), **trial.env}
-        test = replace(trial, cwd=self._directory, env=env)
-        if self._here.exists() and self._here.read_text(encoding="utf-8") == key:
+        key = set_key(self.packages, versions)
+        env = {**in_place_variables(self.packages, versions), **trial.env}
+        test = replace(trial, cwd=self.directory, env=env)
+        here = self.root / HERE
+        if here.exists() and here.read_text(encoding="utf-8") == key:
             return PreparedTest(key, None, test)
-        self._here.unlink(missing_ok=True)
-        mark = f"printf %s {key} > {shlex.quote(str(self._here))}"
-        place = self._root / "builds" / key
+        here.unlink(missing_ok=True)
+        mark = f"printf %s {key} > {shlex.quote(str(here))}"
+        place = self.root / "builds" / key
         place.mkdir(parents=True, exist_ok=True)
         build = TrialSpec(
-            ("sh", "-c", f"{version_script(self._packages, versions)}\n{mark}"),
+            ("sh", "-c", f"{version_script(self.packages, versions)}\n{mark}"),
             place,
             place,
             env=env,
-            timeout=self._build_timeout,
+            timeout=self.build_timeout,
             is_step=True,
         )
-        return PreparedTest(key, build, test, version_words(self._packages, versions))
+        return PreparedTest(key, build, test, version_words(self.packages, versions))
+
+    def shown(self, versions: Versions) -> str:
+        """The repositories themselves are moved, as the search moved them."""
+        told = export_lines(in_place_variables(self.packages, versions))
+        told += exports(self.command.env)
+        moved = [version_script(self.packages, versions), f"cd {shlex.quote(str(self.directory))}"]
+        return on_this_machine([*told, *moved], self.command)

@@ -6,35 +6,29 @@ untestable if it fails. A test's time limit, patterns and hang watch never see t
 """
 
 import marshal
+import shlex
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aorta.bisect.package import Package, Versions, whole
+from aorta.bisect.package import Package, Versions, export_lines, whole
 from aorta.bisect.watching import BUILD_LOG, Say
 from aorta.core.axis import Point
 from aorta.core.durations import show_duration
 from aorta.core.errors import InfrastructureError
 from aorta.core.oracle import Classified, Deciding
-from aorta.core.trial import (
-    Environment,
-    Outcome,
-    StreamEnd,
-    Tally,
-    TrialEnd,
-    TrialSpec,
-    Verdict,
-    Watch,
-)
+from aorta.core.trial import Environment, Outcome, Tally, TrialEnd, TrialSpec, Verdict, Watch
 from aorta.executors import Executor
+from aorta.executors.local import unreported
 from aorta.executors.process_tree import own_program
 from aorta.runtimes.checkout import GIT_FAULT
 from aorta.runtimes.git import without_secrets
+from aorta.scrub.secrets import safe_value
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -55,24 +49,24 @@ class PreparedTest:
     what: str = ""
 
 
+@dataclass(eq=False)
 class VersionSets(ABC):
     """The experiment of one search: a point's trial, what it needs made, what became of that."""
 
-    def __init__(
-        self,
-        root: Path,
-        packages: Sequence[Package],
-        command: "ProbedCommand",
-        build_timeout: float | None = None,
-    ) -> None:
-        self._root, self._packages, self._build_timeout = root, packages, build_timeout
-        self._command, self.oracle = command, command.oracle
-        self._versions: dict[str, Versions] = {}  # by the directory of a trial
+    root: Path
+    packages: Sequence[Package]
+    command: "ProbedCommand"
+    build_timeout: float | None
+    _versions: dict[str, Versions] = field(default_factory=dict, init=False)  # by a trial's place
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.command.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
         named = {name: str(value) for name, value in point.values}
-        self._versions[str(trial_dir)] = whole(self._packages, named)
-        return self._command.trial(trial_dir, self._command.environment)
+        self._versions[str(trial_dir)] = whole(self.packages, named)
+        return self.command.trial(trial_dir, self.command.environment)
 
     def prepare(self, trial: TrialSpec) -> PreparedTest:
         return self._prepared(trial, self._versions[str(trial.trial_dir)])
@@ -84,10 +78,10 @@ class VersionSets(ABC):
         """The trial is over, and what it had for itself is free."""
 
     def _git(self) -> list[Package]:
-        return [package for package in self._packages if package.spec.is_git]
+        return [package for package in self.packages if package.spec.is_git]
 
     def _build(self, job: "DataclassInstance", name: str) -> TrialSpec:
-        return build_step(job, self._root / "builds" / name, self._build_timeout)
+        return build_step(job, self.root / "builds" / name, self.build_timeout)
 
 
 def build_step(
@@ -192,7 +186,7 @@ class BuildSteps:
             self._say(f"Build {word} {show_duration(time.monotonic() - build.since)}")
         fault = end.exit_code == GIT_FAULT and not end.cancelled
         for trial in (*build.dropped, *(build.waiting.values() if fault else ())):
-            self._end(_never_ran(trial))
+            self._end(replace(unreported(trial), cancelled=True))
         if fault:
             raise InfrastructureError(without_secrets("; ".join(_said(end)[-2:])))
         for trial in build.waiting.values():
@@ -240,11 +234,6 @@ def _keep_log(trial: TrialSpec, build: TrialEnd) -> None:
         with suppress(OSError):
             trial.trial_dir.mkdir(parents=True, exist_ok=True)
             (trial.trial_dir / BUILD_LOG).write_bytes(log)
-
-
-def _never_ran(trial: TrialSpec) -> TrialEnd:
-    out, err = (StreamEnd(trial.trial_dir / f"{name}.log") for name in ("stdout", "stderr"))
-    return TrialEnd(trial.id, out, err, cancelled=True, started_at=time.time())
 
 
 @dataclass(frozen=True)
@@ -312,3 +301,58 @@ class ProbedCommand:
             watch=self.oracle.watch(),
             timeout=self.timeout,
         )
+
+
+# -- one side of the answer as one command to paste
+#
+# A shell of its own, so that nothing it sets stays, which removes what it made. Values of variables
+# stand in it, those of secrets do not.
+
+
+def in_shell(lines: Sequence[str], words: Sequence[str], tidy: str = "") -> list[str]:
+    """The words of a command behind shell lines; `tidy` is done however that ends."""
+    traps = [f"trap {shlex.quote(tidy)} EXIT", "trap 'exit 130' INT TERM"] if tidy else []
+    if not (traps or lines):
+        return list(words)
+    return ["sh", "-c", "\n".join(["set -e", *traps, *lines, '"$@"']), "sh", *words]
+
+
+def on_this_machine(lines: Sequence[str], command: ProbedCommand, tidy: str = "") -> str:
+    """The lines find `$place`, a directory that is removed at the end."""
+    own = own_places('"$place"/output', command)
+    begin = ['place=$(mktemp -d) && mkdir "$place"/output']
+    begin += [f"export {name}={value}" for name, value in own.items()]
+    tidy = "\n".join(filter(None, (tidy, 'rm -rf "$place"')))
+    return shlex.join(in_shell([*begin, *lines], shown_words(command), tidy))
+
+
+def exports(variables: Mapping[str, str | None]) -> Iterator[str]:
+    """None: not set. A secret has to be there already, or the shell says so and ends."""
+    for name, value in variables.items():
+        if value is None:
+            yield f"unset {name}"
+        elif is_secret(name, value):
+            yield f': "${{{name}:?may be a secret and is not written here: export it first}}"'
+        else:
+            yield from export_lines({name: value})
+
+
+def is_secret(name: str, value: str) -> bool:
+    return safe_value(name, value) != value
+
+
+def own_places(directory: str, command: ProbedCommand) -> dict[str, str]:
+    """What every trial is told of where to write."""
+    places = {"AORTA_TRIAL_DIR": directory}
+    if file := command.oracle.watch().json_file:
+        places["AORTA_METRIC_FILE"] = f"{directory}/{shlex.quote(Path(file).name)}"
+    return places
+
+
+def shown_words(command: ProbedCommand) -> list[str]:
+    """The command; a number that it leaves in a file is shown."""
+    file = command.oracle.watch().json_file
+    if file is None:
+        return list(command.command)
+    show = f'"$@" || exit; cat "$AORTA_METRIC_FILE" 2>/dev/null || cat {shlex.quote(file)}'
+    return ["sh", "-c", show, "sh", *command.command]

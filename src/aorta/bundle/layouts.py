@@ -1,5 +1,6 @@
 """Which files of each verb's run directory ship, and what the site's `--policy FILE` changes."""
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -70,67 +71,11 @@ def is_log(path: str) -> bool:
     return PurePosixPath(path).suffix.lower() in _LOG_ENDINGS and not is_program(path)
 
 
-_names = str.split
-_CASE_FILES = ("finding.json", "cycle_info.json", "env.json", "aorta.yaml", "elsewhere.yaml")
-
-LAYOUTS: tuple[Layout, ...] = (
-    Layout(
-        verb="solve",
-        documents=_names("solve.json"),
-        files=_names("solve.json summary.md aorta.yaml */result.json */shrunken/*"),
-        ours=_names("solve.json aorta.yaml */result.json"),
-    ),
-    Layout(
-        verb="reduce",
-        files=_names("spec.yaml reduction_trace.jsonl shrunken/*"),
-        trees=_names("logs/*"),
-        ours=_names(
-            "result.json spec.yaml reduction_trace.jsonl shrunken/env.json shrunken/aorta.yaml "
-            "shrunken/recipe.resolved.yaml"
-        ),
-    ),
-    Layout(
-        verb="triage",
-        documents=_names("matrix.json optimize.json"),
-        schemas=_names("aorta.matrix/ aorta.optimize/"),
-        files=_names(
-            "matrix.md matrix.json optimize.md optimize.json recipe.resolved.yaml host_env.json "
-            "environments/*/env.json sidecars/*"
-        ),
-        trees=_names("cells/* points/* trials/*"),
-        ours=_names(
-            "matrix.json optimize.json recipe.resolved.yaml *env.json cells/*/trial_*.json "
-            "points/*/trial_*.json"
-        ),
-    ),
-    Layout(
-        verb="bisect",
-        files=_names(
-            "timeline.json info.log debug.log first-known-bad last-known-good bisect.yaml spec.yaml"
-        ),
-        trees=_names("probes/* stages/* first-known-bad/* last-known-good/* logs/*"),
-        ours=_names("result.json timeline.json bisect.yaml spec.yaml stages/*/result.json"),
-    ),
-    Layout(verb="diverge"),
-    Layout(verb="isolate", trees=_names("trials/*")),
-    Layout(
-        verb="launch",
-        documents=_names("cycle_info.json case/cycle_info.json cycle_*/cycle_info.json"),
-        schemas=_names("aorta.cycle/"),
-        files=(
-            *(f"{folder}{name}" for folder in ("", "case/") for name in _CASE_FILES),
-            "cycle_*/cycle_info.json",
-        ),
-        trees=_names("case/logs/* case/workload/* workload/* cycle_*/* logs/* rank_*"),
-        ours=_names("*cycle_info.json *finding.json *env.json *aorta.yaml *elsewhere.yaml"),
-    ),
-    Layout(
-        verb="run",
-        files=_names("env.json host_env.json"),
-        trees=_names("*"),
-        ours=_names("result.json trial_*.json env.json host_env.json"),
-    ),
-)
+_TABLES = tomllib.loads(Path(__file__).with_name("layouts.toml").read_text("utf-8"))["layout"]
+LAYOUTS = [
+    Layout(table.pop("verb"), **{key: names.split() for key, names in table.items()})
+    for table in _TABLES
+]
 
 
 def layout_of(root: Path) -> tuple[Layout, dict[str, Any]] | None:

@@ -80,23 +80,19 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
     found = ticket or named or _from_output(run_dir, layout)
     if not found:
         raise UsageError("the run names no ticket; give one with --ticket", where=str(run_dir))
+    if len(found) > MAX_TICKET or not found.isprintable():
+        raise UsageError(f"the ticket is no line of at most {MAX_TICKET}; give one with --ticket")
     _refuse_running(RunDir(run_dir))
     shipped = (json_object(reduction_in(run_dir) / "result.json") or {}).get("shipped_copy")
     reproduces = isinstance(shipped, dict) and shipped.get("self_contained") is True
     created = _text(about, "created") or None
-    return RunSource(run_dir, layout, _checked_ticket(found), created, reproduces)
+    return RunSource(run_dir, layout, found, created, reproduces)
 
 
 def reduction_in(root: Path) -> Path:
     """Of a run, or of one that was unpacked: itself, or the stage of a solve whose copy ships."""
     reproducer = (json_object(root / "solve.json") or {}).get("reproducer") or {}
     return root / Path(str(reproducer.get("path", ""))).parent.name
-
-
-def _checked_ticket(ticket: str) -> str:
-    if len(ticket) > MAX_TICKET or not ticket.isprintable():
-        raise UsageError(f"the ticket is no line of at most {MAX_TICKET}; give one with --ticket")
-    return ticket
 
 
 def _refuse_running(run: RunDir) -> None:

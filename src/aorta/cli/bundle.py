@@ -123,7 +123,11 @@ def verify(bundle: Path, run_it: bool, timeout: float | None, max_size: int, as_
     from aorta.bundle import archive
 
     verified = archive.verify(bundle, max_size * _MIB)
-    checked = _run_unpacked(bundle, timeout, max_size) if run_it else None
+    checked = None
+    if run_it:
+        from aorta.bundle.request import rehearse
+
+        checked = rehearse(bundle, timeout=timeout, max_bytes=max_size * _MIB)
     run = {"run": checked.model_dump() if checked else None} if run_it else {}
     if as_json:
         print_json("aorta.bundle_verify/1", {**verified.summary(), **run})
@@ -135,12 +139,6 @@ def verify(bundle: Path, run_it: bool, timeout: float | None, max_size: int, as_
             click.echo(f"run: {_outcome(checked)}")
     if run_it and (checked is None or not checked.reproduces):
         raise click.exceptions.Exit(Exit.NO_ANSWER)
-
-
-def _run_unpacked(bundle: Path, timeout: float | None, max_size: int) -> "Checked | None":
-    from aorta.bundle.request import rehearse
-
-    return rehearse(bundle, timeout=timeout, max_bytes=max_size * _MIB)
 
 
 def _outcome(checked: "Checked | None") -> str:

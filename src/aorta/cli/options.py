@@ -105,7 +105,7 @@ class Display:
 def _live_page() -> "Listener":
     """One for all stages of a command."""
     from aorta.cli.printing import say
-    from aorta.report.watch import LivePage
+    from aorta.report.building import LivePage
 
     context = click.get_current_context()
     if "aorta.page" not in context.meta:

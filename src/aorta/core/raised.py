@@ -123,9 +123,6 @@ class Cause:
         return self.weight is Weight.WRAPS
 
 
-_Reader = Callable[[Sequence[str], int], "tuple[TracebackBlock | None, int]"]
-
-
 def causes_in(text: str) -> tuple[Cause, ...]:
     """Exceptions that this text tells of; those that only follow from others are left out."""
     found: dict[tuple[Raised, ...], Cause] = {}
@@ -238,11 +235,13 @@ def _blocks(lines: Sequence[str]) -> Iterator[TracebackBlock]:
     at, before = 0, 0
     last: TracebackBlock | None = None
     while at < len(lines):
-        read = _reader_at(lines, at)
-        if read is None:
-            at += 1
-            continue
-        block, at = read(lines, at)
+        line = lines[at]
+        if HEADER in line or FRAME.match(line):
+            block, at = read_traceback(lines, at)
+        elif _CRASH.match(line):
+            block, at = _read_crash(lines, at)
+        else:
+            block, at = None, at + 1
         if block is None:
             continue
         between = lines[before : block.lines[0] + 1]
@@ -253,14 +252,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[TracebackBlock]:
         last, before = block, at
     if last is not None:
         yield last
-
-
-def _reader_at(lines: Sequence[str], at: int) -> _Reader | None:
-    """What reads the traceback that begins with this line; None where none does."""
-    line = lines[at]
-    if HEADER in line or FRAME.match(line):
-        return read_traceback
-    return _read_crash if _CRASH.match(line) else None
 
 
 def _tie(
@@ -303,7 +294,7 @@ def read_traceback(
         elif text[0].isspace():
             if block.frames and not block.frames[-1].source and not _CARETS.match(text):
                 block.frames[-1].source = text.strip()
-        elif _names_exception(text):
+        elif (said := _EXCEPTION.match(text)) and not _NO_TYPE.match(said["type"]):
             return _ended(block, lines, first, at, strip), at + 1
         else:
             foreign += 1
@@ -333,11 +324,6 @@ def type_and_message(line: str) -> tuple[str, str]:
         return line.partition(":")[0], line.partition(":")[2].strip()
     kind, _, inner = found["type"].partition("(")
     return (inner.rstrip(")") or kind).rsplit(".", 1)[-1], found["message"] or ""
-
-
-def _names_exception(text: str) -> bool:
-    found = _EXCEPTION.match(text)
-    return found is not None and _NO_TYPE.match(found["type"]) is None
 
 
 def _margin_of(lines: Sequence[str], at: int) -> Callable[[str], str]:

@@ -30,7 +30,9 @@ def rate_to_json(hits: int, trials: int, starts: int | None = None) -> dict[str,
 def _mass(counts: range, trials: int, rate: float) -> float:
     """P(the number of hits is one of these), for a rate strictly between 0 and 1."""
     hit, miss = math.log(rate), math.log1p(-rate)  # in logs: the counts of a long run overflow
-    return math.fsum(math.exp(_log_comb(trials, i) + i * hit + (trials - i) * miss) for i in counts)
+    ways = (-math.log(trials + 1) - log_beta(i + 1, trials - i + 1) for i in counts)
+    logs = (w + i * hit + (trials - i) * miss for w, i in zip(ways, counts, strict=True))
+    return math.fsum(map(math.exp, logs))
 
 
 def clopper_pearson_low(hits: int, trials: int, alpha: float) -> float:
@@ -155,8 +157,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _log_comb(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+def log_beta(a: float, b: float) -> float:
+    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def student_t(confidence: float, freedom: int) -> float:

@@ -252,7 +252,8 @@ class Engine:
         start = self._warmth.start_for(point)
         trial = self._laid_out(point, index, self._run_dir / path)
         state.running[trial_id] = index
-        metric = _metric_of(trial)
+        name = trial.watch.json_file
+        metric = None if name is None else trial.cwd / name
         if metric is not None and any(metric == other.metric for other in self._trials.values()):
             self._mixed.add(metric)
         self._trials[trial_id] = _Trial(point, index, path, metric)
@@ -383,18 +384,17 @@ class Engine:
 
     def _verdict(self, state: _OpenPoint) -> Verdict | None:
         if self._sought.is_never_the_same(state.point, state.tally):
-            words = SoughtFailure.different_words(self._records_of(state.point))
+            mine = [record for record in self._records if record.point == state.point]
+            words = SoughtFailure.different_words(mine)
             return Verdict(None, state.tally, words)
         found = state.judge.verdict(state.tally)
-        if found is None and self._is_hopeless(state):
+        retries = self._question.budget.retries + state.forgiven
+        if found is None and state.tally.is_hopeless(retries):
             found = Verdict(None, state.tally, f"could not be tried: {state.last_error}")
         if found is None:
             return None
         seconds = statistics.median(state.durations) if state.durations else None
         return Verdict(found.reproduces, state.tally, found.why, seconds)
-
-    def _is_hopeless(self, state: _OpenPoint) -> bool:
-        return state.tally.is_hopeless(self._question.budget.retries + state.forgiven)
 
     def _settle_if_sure(self, state: _OpenPoint) -> bool:
         verdict = self._verdict(state)
@@ -415,9 +415,6 @@ class Engine:
         self._search.tell(point, verdict)
         left = getattr(self._search, "left", None)
         self._emit(events.PointDecided(point, verdict, self._search.best, left))
-
-    def _records_of(self, point: Point) -> list[TrialRecord]:
-        return [record for record in self._records if record.point == point]
 
     # -- limits ------------------------------------------------------------------------------------
 
@@ -481,11 +478,6 @@ def record_of(
         harmless=found.harmless,
         saved=round(end.saved, 3),
     )
-
-
-def _metric_of(trial: TrialSpec) -> Path | None:
-    name = trial.watch.json_file
-    return None if name is None else trial.cwd / name
 
 
 def _with_its_own_metric(end: TrialEnd, *, is_mixed: bool) -> TrialEnd:

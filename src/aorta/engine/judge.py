@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from aorta.core.axis import Point, Purpose
-from aorta.core.stats import clopper_pearson_high, clopper_pearson_low
+from aorta.core.stats import clopper_pearson_high, clopper_pearson_low, log_beta
 from aorta.core.trial import Tally, Verdict
 
 # A judge looks at the same few counts again and again.
@@ -74,7 +74,7 @@ def log_chance(evidence: HitCount, seen: HitCount, certain: float = 0.0) -> floa
 
 def _log_evidence(seen: HitCount, certain: float) -> float:
     """The log of how likely all of this is under the prior."""
-    uniform = math.log1p(-certain) + _log_beta(seen.hits + 1, seen.misses + 1)
+    uniform = math.log1p(-certain) + log_beta(seen.hits + 1, seen.misses + 1)
     return uniform if seen.misses else math.log(certain + math.exp(uniform))
 
 
@@ -149,10 +149,6 @@ class Calibration:
         if evidence.hits >= (self.straight if unbroken else self.hits):
             return True
         return None if evidence.trials < self.cap else evidence.hits > 0
-
-
-def _log_beta(a: int, b: int) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def _log_ratio(above: float, below: float) -> float:
@@ -337,7 +333,8 @@ class SequentialJudges:
         if point.purpose is Purpose.REPLAY:
             return self._judge((PresenceTest(self._seen, 0.0, _ALPHA, _REPLAY_BETA),))
         if point.purpose is Purpose.RATE and point.config_key == self._original:
-            return calibrating(self._measurement(), self._anchor())
+            hits = _MEASURED_AGAIN_HITS if self._setbacks else _MEASURED_HITS
+            return calibrating(Calibration(hits, hits, _MEASURED_CAP), self._anchor())
         if point.purpose is Purpose.RATE:
             return SequentialJudge((self._rate_test(_RARER_BETA),), _RARER_CAP)
         if point.purpose is Purpose.CONFIRM:
@@ -392,10 +389,6 @@ class SequentialJudges:
         """Stricter after every setback."""
         alpha = _ALPHA / 10**self._setbacks
         return (PresenceTest(self._seen, 0.0, alpha, beta, _CERTAIN),)
-
-    def _measurement(self) -> Calibration:
-        hits = _MEASURED_AGAIN_HITS if self._setbacks else _MEASURED_HITS
-        return Calibration(hits, hits, _MEASURED_CAP)
 
     def _rate_test(self, beta: float) -> Sprt:
         """As often as the original, or far less often?"""

@@ -131,11 +131,9 @@ class SoughtFailure:
         alone = self._with_news(classify(self._question.experiment.oracle, end))
         if alone.outcome is not Outcome.REPRODUCED or alone.failure is None:
             return found
-        return alone if self._varies(point, known, alone.failure) else guarded(alone, known)
-
-    def _varies(self, point: Point, known: Failure, seen: Failure) -> bool:
-        """Whether it is the failure in other words."""
-        return self._is_known_at(point.config_key, seen) and learned(known, seen) is not None
+        in_other_words = learned(known, alone.failure) is not None
+        varies = in_other_words and self._is_known_at(point.config_key, alone.failure)
+        return alone if varies else guarded(alone, known)
 
     def _is_known_at(self, here: str, seen: Failure) -> bool:
         """Whether what differs there is an accident: two failures of one configuration. Elsewhere

@@ -30,11 +30,7 @@ OF_THIS_DIRECTORY = "<!-- aorta: what follows is about this directory, before sc
 """A line of SHIP.md; a bundle, which has one of its own, does not take what follows it."""
 _MOST_OF_ONE_NAME = 10_000
 _TELLING = (
-    "manifest.json",
-    "result.json",
-    "matrix.json",
-    "optimize.json",
-    "cycle_info.json",
+    *("manifest.json", "result.json", "matrix.json", "optimize.json", "cycle_info.json"),
     "solve.json",
 )
 
@@ -100,7 +96,11 @@ def claim_run_dir(
             with suppress(FileExistsError):
                 path.mkdir()
                 run = RunDir(path)
-                _make_private(run, beside=private_beside)
+                if private_beside:
+                    (path / PRIVATE).write_text(f"../{PRIVATE}/{path.name}\n")
+                    fresh_dir(run.private)  # what is there belongs to a run that was deleted
+                else:
+                    run.private.mkdir()
                 # First: a run without an owner would pass for dead until it is locked.
                 run.lock.write_text(Owner.of_this_process().label)
                 created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -115,14 +115,6 @@ def claim_run_dir(
             f"cannot make a run directory: {wrong.strerror}", where=str(parent)
         ) from None
     raise InfrastructureError("10000 runs of one name; clear some away", where=str(parent))
-
-
-def _make_private(run: RunDir, *, beside: bool) -> None:
-    if not beside:
-        run.private.mkdir()
-        return
-    (run.path / PRIVATE).write_text(f"../{PRIVATE}/{run.path.name}\n")
-    fresh_dir(run.private)  # what is there belongs to a run that was deleted
 
 
 def is_output(folder: Path) -> bool:

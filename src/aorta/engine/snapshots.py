@@ -37,14 +37,17 @@ def snapshot_of(
     """The snapshot inside `environment`; the executor must be idle."""
     if not environment.isolated:
         return host_snapshot(env)
+    place, is_mounted = environment, environment.kind in _CONTAINERS
+    if is_mounted:
+        place = replace(environment, mounts=(*environment.mounts, probe_mount()))
     trial = TrialSpec(
-        argv=probe_argv(mounted=environment.kind in _CONTAINERS),
+        argv=probe_argv(mounted=is_mounted),
         trial_dir=scratch,
         cwd=cwd,
         id=SNAPSHOT_ID,
         is_step=True,
         env=env,
-        environment=_with_probe(environment),
+        environment=place,
         timeout=SNAPSHOT_SECONDS,
     )
     try:
@@ -77,12 +80,6 @@ def placeholder(environment: Environment, reason: str) -> dict[str, Any]:
 
 def is_captured(snapshot: Mapping[str, Any]) -> bool:
     return bool(snapshot.get("snapshot_captured", True))
-
-
-def _with_probe(environment: Environment) -> Environment:
-    if environment.kind in _CONTAINERS:
-        return replace(environment, mounts=(*environment.mounts, probe_mount()))
-    return environment
 
 
 def _snapshot_in(end: TrialEnd) -> dict[str, Any] | None:

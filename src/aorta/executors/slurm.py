@@ -495,18 +495,16 @@ class SlurmSteps(_Slurm):
         held = {held.pool: held for held in self._held.values()}
         for worker, step in list(self._steps.items()):
             if step.poll() is not None:
-                self._lose(held.get(worker))
+                lost = held.get(worker)
+                if lost is not None and lost.gone is None:
+                    log = _tail_of(self._spool.path / f"{lost.pool}.out")
+                    why = f"its step ended without a report{log}"
+                    lost.gone = _Gone(why, _node_in(log), slurm.OOM_IN_LOG in log)
+                    self._spool.withdraw(lost.pool, lost.number)
                 (self._spool.path / f"{worker}.out").unlink(missing_ok=True)
                 del self._steps[worker]
             elif worker not in held:
                 step.terminate()
-
-    def _lose(self, held: _Held | None) -> None:
-        if held is not None and held.gone is None:
-            log = _tail_of(self._spool.path / f"{held.pool}.out")
-            why = f"its step ended without a report{log}"
-            held.gone = _Gone(why, _node_in(log), slurm.OOM_IN_LOG in log)
-            self._spool.withdraw(held.pool, held.number)
 
     def _leave(self) -> None:
         steps = list(self._steps.values())  # the thread may hang in a file system

@@ -105,25 +105,8 @@ _OLD_FLAGS: Mapping[str, Mapping[str, Any]] = {
     "--ft-rank-heartbeat-timeout": {"metavar": "SECONDS", "type": float},
     "--ft-attribution-stop-action": {"choices": ["log", "no-restart"]},
 }
-_NAMES = """
-    attribution-analysis-backend attribution-backends attribution-export-url
-    attribution-llm-api-key-file
-    attribution-llm-base-url attribution-llm-model attribution-log-level
-    attribution-startup-timeout check-remaining-processes checkpoint-iteration-file
-    cycle-info-dir cycle-info-job-id enable-dist-storage-healthcheck enable-log-server
-    enable-nic-healthcheck enable-nic-monitor gpu-memory-poll-interval
-    gpu-memory-reclaim-poll-interval gpu-memory-reclaim-timeout gpu-memory-reclaim-tolerance-mb
-    gpu-memory-tolerance-mb initial-rank-heartbeat-timeout install-exception-hook
-    link-down-path-template link-state-path-template log-aggregator-count
-    log-leaf-max-queue-chunks log-level log-server-graceful-shutdown-timeout
-    log-server-log-prefix log-server-port min-progress-iterations no-restart-exit-code
-    node-health-check-endpoint node-health-check-interval num-warmup-iterations numa-bind-strict
-    nvrx-logfile pci-topo-file per-cycle-applog-prefix rank-out-of-section-timeout
-    rank-section-timeouts rank-termination-signal rdzv-impl restart-check-interval restart-policy
-    safety-factor segment segment-health-check-dir skip-section-response
-    storage-health-check-path storage-healthcheck-path workload-check-interval
-"""
-_NOT_HERE = _NAMES.split()  # of ft_launcher; each takes a value, and nothing stands for it here
+# Flags of ft_launcher; each takes a value, and nothing stands for it here.
+_NOT_HERE = Path(__file__).with_name("ft_launcher.txt").read_text("utf-8").split()
 _READ_AS: Mapping[str, str] = {  # keys of ft_launcher's file
     "rank_heartbeat_timeout": "hang_timeout_seconds",
     "attribution_endpoint": "attribution.attrsvc_url",

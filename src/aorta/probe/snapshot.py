@@ -10,29 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from aorta.probe.gpus import (
-    amd_gpus,
-    nvidia_gpus,
-    platform_here,
-    probe_cuda,
-    probe_hip,
-    probe_hipblaslt,
-    probe_rocm,
-    probe_system_health,
-)
-from aorta.probe.host import (
-    probe_cpu,
-    probe_docker,
-    probe_env_vars,
-    probe_host,
-    probe_memory,
-    probe_other_packages,
-    probe_packages,
-    probe_python,
-    probe_pytorch_build,
-    probe_pytorch_version,
-    probe_runtime_context,
-)
+from aorta.probe import gpus, host
 from aorta.probe.machine import JsonObject, Machine, Probed
 from aorta.scrub.secrets import without_secrets
 from aorta.scrub.vocabulary import words
@@ -161,34 +139,34 @@ Probe = Callable[[Machine], Probed]
 
 
 def _gpus(machine: Machine) -> Probed:
-    nvidia, amd = nvidia_gpus(machine), amd_gpus(machine)
+    nvidia, amd = gpus.nvidia_gpus(machine), gpus.amd_gpus(machine)
     return Probed([*nvidia.value, *amd.value], nvidia.missing + amd.missing)
 
 
 # What cannot change is asked once in a process; a hung tool costs its time-out once.
 STATIC_PROBES: Mapping[str, Probe] = {
-    "platform": lambda machine: Probed(platform_here(machine)),
-    "system_health": probe_system_health,
-    "rocm": probe_rocm,
-    "hip": probe_hip,
-    "hipblaslt": probe_hipblaslt,
-    "cuda": probe_cuda,
+    "platform": lambda machine: Probed(gpus.platform_here(machine)),
+    "system_health": gpus.probe_system_health,
+    "rocm": gpus.probe_rocm,
+    "hip": gpus.probe_hip,
+    "hipblaslt": gpus.probe_hipblaslt,
+    "cuda": gpus.probe_cuda,
     "gpus": _gpus,
-    "host": probe_host,
-    "cpu": probe_cpu,
-    "memory": probe_memory,
-    "python_version": lambda machine: Probed(probe_python(machine).value["version"]),
-    "python": probe_python,
-    "pytorch_version": probe_pytorch_version,
-    "pytorch_build": probe_pytorch_build,
-    "packages": probe_packages,
-    "other_packages": probe_other_packages,
+    "host": host.probe_host,
+    "cpu": host.probe_cpu,
+    "memory": host.probe_memory,
+    "python_version": lambda machine: Probed(host.probe_python(machine).value["version"]),
+    "python": host.probe_python,
+    "pytorch_version": host.probe_pytorch_version,
+    "pytorch_build": host.probe_pytorch_build,
+    "packages": host.probe_packages,
+    "other_packages": host.probe_other_packages,
 }
 # What a trial's environment changes is asked every time.
 LIVE_PROBES: Mapping[str, Probe] = {
-    "runtime_context": probe_runtime_context,
-    "docker": probe_docker,
-    "env_vars": probe_env_vars,
+    "runtime_context": host.probe_runtime_context,
+    "docker": host.probe_docker,
+    "env_vars": host.probe_env_vars,
 }
 
 

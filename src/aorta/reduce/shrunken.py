@@ -225,7 +225,8 @@ class Reproducer:
         lines = ['cd "$here"' if self.cwd == "." else f'cd "$here/{WORKLOAD}"']
         if self.files is None or not self.files.left_out:
             return lines
-        lines.append(f'original="${{AORTA_WORKDIR:-{_in_quotes(str(self.files.root))}}}"')
+        root = re.sub(r'([\\"$`}])', r"\\\1", str(self.files.root))  # as it stands in quotes
+        lines.append(f'original="${{AORTA_WORKDIR:-{root}}}"')
         for name in map(shlex.quote, self.files.left_out):
             found = f'[ -e "$original"/{name} ] && mkdir -p "$(dirname {name})"'
             link = f'{found} && ln -s "$original"/{name} {name}'
@@ -344,7 +345,3 @@ def _without(document: Any, keys: Collection[str]) -> Any:
     if not isinstance(document, Mapping):
         return document
     return {key: _without(value, keys) for key, value in document.items() if key not in keys}
-
-
-def _in_quotes(text: str) -> str:
-    return re.sub(r'([\\"$`}])', r"\\\1", text)

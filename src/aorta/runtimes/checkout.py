@@ -83,12 +83,8 @@ def check_out(
             if _run(tree, "cherry-pick", "--no-commit", pick, env=env):
                 _run(tree, "read-tree", "--reset", "-u", before, env=env)
     for place, source in (files or {}).items():
-        _copy(source, f"{tree}/{place}")
-
-
-def _copy(source: str, target: str) -> None:
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    shutil.copy2(source, target)
+        os.makedirs(os.path.dirname(target := f"{tree}/{place}"), exist_ok=True)
+        shutil.copy2(source, target)
 
 
 def _at_commit(tree: str, repository: str, sha: str) -> None:

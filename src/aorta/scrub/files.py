@@ -15,24 +15,11 @@ from aorta.core.documents import Dumper, Loader, doubled_key
 from aorta.core.errors import AortaError
 from aorta.core.failure import reworded, wordings
 from aorta.core.names import path_of
+from aorta.scrub import vocabulary
 from aorta.scrub.addresses import is_generic, is_public_domain
 from aorta.scrub.findings import GROUPS, PLACEHOLDER, Kind, as_plain_word
 from aorta.scrub.known import OUR_NAMES
 from aorta.scrub.scrubber import Replacement, Scrubbed, Scrubber
-from aorta.scrub.vocabulary import (
-    ENUMERATIONS,
-    HOST_NAMES,
-    KEPT_TREES,
-    KEYS,
-    NAMES,
-    PATHS,
-    SEARCHED_TREES,
-    USER_NAMES,
-    announces_secret,
-    is_dense,
-    is_secret_value,
-    may_announce_secret,
-)
 
 _JSON, _JSON_LINES, _YAML = (".json",), (".jsonl", ".ndjson"), (".yaml", ".yml")
 _SHELL, _CODE = (".sh", ".bash"), (".py",)
@@ -112,7 +99,9 @@ class FileScrubber:
             else:
                 scrubbed = self.scrubber.text(text, line=line, code=_is_code(name))
                 account.add(scrubbed)
-                after = _as_file(name, scrubbed)
+                is_run = is_program(name) or name.lower().endswith(_SHELL)
+                marked = scrubbed.taken and is_run
+                after = as_plain_word(scrubbed.text) if marked else scrubbed.text
             line += text.count("\n")
             yield as_bytes(after)
         if is_program(name) and not ours:
@@ -162,11 +151,6 @@ class FileScrubber:
 
 def _is_code(name: str) -> bool:
     return name.lower().endswith(_CODE)
-
-
-def _as_file(name: str, scrubbed: Scrubbed) -> str:
-    is_run = is_program(name) or name.lower().endswith(_SHELL)
-    return as_plain_word(scrubbed.text) if scrubbed.taken and is_run else scrubbed.text
 
 
 def _parts(
@@ -250,7 +234,6 @@ Path = tuple[int | str, ...]
 
 _RUN_BY_A_SHELL = ("command", "build")
 _ORACLES = frozenset({"oracle", "gate"})  # also inside a workload's own config
-_OWN_KEYS = NAMES | KEYS | KEPT_TREES | SEARCHED_TREES | PATHS
 _PAIR_NAMES, _PAIR_VALUES = ("name", "key", "variable"), ("value",)
 
 
@@ -297,7 +280,7 @@ class _Walk:
         return after
 
     def _key(self, key: str, path: Path) -> str:
-        return key if key in _OWN_KEYS else self._text(key, (*path, "(key)"))
+        return key if key in vocabulary.OWN_KEYS else self._text(key, (*path, "(key)"))
 
     def _sequence(
         self, items: list[Any], path: Path, named: str | None, tree: bool | None
@@ -323,20 +306,20 @@ class _Walk:
         """Of a value whose name says that all of it is private."""
         if named is None or not value.strip() or not self.scrubber.rules.detect:
             return None
-        if announces_secret(named):
-            return Kind.CREDENTIAL if is_secret_value(named, value) else None
-        if may_announce_secret(named) and is_dense(value):
+        if vocabulary.announces_secret(named):
+            return Kind.CREDENTIAL if vocabulary.is_secret_value(named, value) else None
+        if vocabulary.may_announce_secret(named) and vocabulary.is_dense(value):
             return Kind.CREDENTIAL
         low = named.lower().lstrip("_")
         is_name = not set(" /:") & set(value) and any(map(str.isalpha, value))
         if not is_name or is_generic(value) or is_public_domain(value):
             return None
-        if low in HOST_NAMES:
+        if low in vocabulary.HOST_NAMES:
             return Kind.HOST
-        return Kind.USER if low in USER_NAMES else None
+        return Kind.USER if low in vocabulary.USER_NAMES else None
 
     def _name(self, value: str, path: Path) -> str:
-        if path[-1] in ENUMERATIONS:
+        if path[-1] in vocabulary.ENUMERATIONS:
             return value
         if path[-1] == "pattern":
             return as_plain_word(self._put(value, path, lambda _: None, self.scrubber.pattern))
@@ -373,12 +356,12 @@ def scrub_document(scrubber: Scrubber, document: Any, account: Account | None = 
 
 def _below(tree: bool | None, key: str, value: object) -> bool | None:
     """Whether what stands under `key` is kept with everything below, or searched with it."""
-    if key in PATHS or key == "failure":
+    if key in vocabulary.PATHS or key == "failure":
         return False
-    if key in KEPT_TREES and (tree is not False or key in _ORACLES):
+    if key in vocabulary.KEPT_TREES and (tree is not False or key in _ORACLES):
         return True
-    if tree is None and key in SEARCHED_TREES:
+    if tree is None and key in vocabulary.SEARCHED_TREES:
         return False
     texts = value if isinstance(value, list) else [value]
-    is_name = key in NAMES and all(isinstance(text, str) for text in texts)
+    is_name = key in vocabulary.NAMES and all(isinstance(text, str) for text in texts)
     return True if tree is None and is_name else tree

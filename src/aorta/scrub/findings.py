@@ -15,11 +15,6 @@ _LIKE_I = {0x131: "i", 0x307: None}  # for `re.IGNORECASE` these are an i
 _SHAPES_KNOWN = 1 << 12  # of each rule
 
 
-def _with_one_digit(text: str) -> str:
-    data = text.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
-    return data.decode("utf-8", "surrogatepass")
-
-
 class Text(str):
     """Text with lines grouped by shape, every number a `0` (`10.1.2.3` is `0.0.0.0`), so that a
     detector tries its patterns only where the shape can match.
@@ -29,7 +24,8 @@ class Text(str):
     def _shapes(self) -> Mapping[str, list[tuple[int, int]]]:
         alike: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         start = 0
-        for line in _with_one_digit(self).split("\n"):
+        data = self.encode("utf-8", "surrogatepass").translate(_ONE_DIGIT)
+        for line in data.decode("utf-8", "surrogatepass").split("\n"):
             alike[line].append((start, start + len(line)))
             start += len(line) + 1
         found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)

@@ -2,169 +2,56 @@
 
 import math
 import re
+import tomllib
 from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 
-def words(text: str, separator: str | None = None) -> frozenset[str]:
-    return frozenset(text.split(separator))
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
-ALWAYS_SECRET = words(
-    "secret secrets credential credentials apikey authtoken accesskey secretkey privatekey token "
-    "bearer authorization cookie cookies dsn netrc mysqlpwd dbpwd creds psk masterauth authtok "
-    "mnemonic passkey"
+_LISTS: Mapping[str, Any] = tomllib.loads(
+    Path(__file__).with_name("vocabulary.toml").read_text("utf-8")
 )
-ALL_BELOW_IS_SECRET = words("stringData string_data")
-ALSO_ENGLISH = words("token secret cookie bearer credentials pass pw")
-"""`unexpected token: foo` is a message, `token=foo` is not."""
-PASSWORD_ELSEWHERE = tuple(
-    words(
-        "passwort kennwort wachtwoord contraseña contrasena mot_de_passe motdepasse senha "
-        "пароль 密码 密碼 口令 パスワード 비밀번호"
-    )
-)
-NAMES_OF_TWO_WORDS = words(
-    "api key,access key,private key,secret key,account key,shared key,signing key,encryption "
-    "key,client key,license key,product key,recovery key,unseal key,master key,"
-    "auth key,deploy key,storage key,app key,root key,connection string,webhook url,webhook "
-    "secret,sas url,verification code,security code,access code,auth code,otp code,recovery "
-    "code,backup code,seed phrase,recovery phrase,pass phrase,pass word,"
-    "password hash,user pin,so pin,pin code",
-    ",",
-)
-PASSES_OF_A_PROGRAM = words(
-    "forward backward first second third last one two three single multi per each by low high band "
-    "all num n max min train eval test fuse fusion compiler optimization opt fwd bwd ir mlir llvm "
-    "did must will can to or and not no tests checks"
-)
-"""`forward_pass`, `num_pass`: the word before `pass` that makes it no password."""
-ENGLISH_ENDINGS_IN_PASS = words("compass bypass surpass overpass underpass trespass encompass")
-KEYS_OF_A_PROGRAM = words(
-    "cache hash sort primary foreign partition compile kernel public dict state config group index"
-)
-SECRET_IF_DENSE = ALWAYS_SECRET | words(
-    "key keys auth pass pwd session salt pin nonce tokens otp totp signature sessionid phpsessid "
-    "jsessionid csrf pat"
-)
-POINTS_AT_A_SECRET = words(
-    "file path dir directory folder name id url uri type size length count ring "
-    "error errors exception exceptions warning"
-)
-TOKEN_OF_A_VOCABULARY = words(
-    "pad eos bos unk sep cls mask next prev special per image start end first last stop begin "
-    "prompt num max min each new extra video audio"
-)
-SECRET_NAME_TRAILERS = words(
-    "data value base b encoded raw old new plain text default secure super prod production staging "
-    "main primary backup"
-)
-STATES = words(
-    "not no none is are was has have must should may can cannot will invalid incorrect wrong bad "
-    "missing empty expired required optional unset set given provided accepted rejected refused "
-    "denied failed failure mismatch unknown unexpected error found ok yes enabled disabled "
-    "hidden redacted masked removed inherit please the a an this your use using see from for"
-)
-"""`password: incorrect` says what became of it."""
-PLACEHOLDERS = words(
-    "your my the here example dummy fake sample placeholder empty insert todo redacted hidden "
-    "masked removed censored filtered omitted token key api secret password pass"
-)
-"""What a value is made of that somebody is to replace: `your_token_here`."""
-TECHNICAL = words(
-    "sha1 sha224 sha256 sha384 sha512 md5 pbkdf2 base64 base32 ed25519 utf8 oauth2 oauth1 argon2 "
-    "argon2i argon2id aes128 aes256 rsa2048 rsa4096 bcrypt2 http1 http2 x509 pkcs8 pkcs12 hs256 "
-    "rs256 es256 ipv4 ipv6 krb5 1password python3 kerberos5 smb2 smb3 tls12 tls13"
-)
-HOST_NAMES = words(
-    "host hostname host_name node nodes nodename node_name nodelist node_list hosts master_addr "
-    "slurmd_nodename slurm_nodelist slurm_job_nodelist slurm_submit_host rdzv_host head_node agent"
-)
-USER_NAMES = words("user username user_name logname sudo_user slurm_job_user login")
-ONLY_DOMAINS = words("com org edu gov mil corp lan intra localdomain biz info")
-DOMAINS_AND_CODE = words("internal local cluster")
-DOMAINS_WITH_A_DASH = words(
-    "net io ai cloud dev co de uk fr eu cn jp kr in ch nl se us ca au app tech systems run"
-)
-MONTHS = words("jan feb mar apr may jun jul aug sep oct nov dec")
-PUBLIC_DOMAINS = words(
-    "github.com githubusercontent.com gitlab.com pytorch.org python.org huggingface.co nvidia.com "
-    "amd.com docker.io docker.com quay.io gcr.io ghcr.io kernel.org ubuntu.com google.com "
-    "googleapis.com wandb.ai readthedocs.io readthedocs.org stackoverflow.com example.com "
-    "example.org example.net schedmd.com conda.io anaconda.org anaconda.com numpy.org scipy.org "
-    "pydantic.dev ray.io apache.org gnu.org w3.org json-schema.org pypi.org pythonhosted.org "
-    "slack.com discord.com discordapp.com office.com"
-)
-NOBODY = words(
-    "localhost localdomain root user users ubuntu debian fedora centos rocky admin administrator "
-    "runner nobody test build host node worker master head login compute server client none null "
-    "unknown default local docker container jenkins data docs proxy registry storage metrics home "
-    "public shared git daemon bin sys www-data ec2-user vagrant slurm ray rank leader agent all "
-    "any self true false gpu cpu cuda rocm linux python aorta torch"
-)
-HOST_WORDS = words("node nid dgx hgx host srv server compute cn hpc login ln rack")
-"""`node042: ` in front of a line is a machine."""
-INDEXED_WORDS = words(
-    "rank gpu cuda hip worker step epoch layer stage trial task process proc device thread iter "
-    "iteration batch block head expert shard bucket xla tpu rev run job utf iso top sha md resnet "
-    "gpt llama bert vit qwen opt bloom sm int fp bf cu rocm version phase part chunk fold group "
-    "level line case test exp experiment attempt checkpoint ckpt sample seed node replica actor "
-    "issue bug rfc pep gh pr cve"
-)
-"""`rank-12: ` in front of a line is none."""
-PRIVATE_ROOTS = words(
-    "home root Users mnt media data scratch work workspace nfs lustre gpfs projects project tmp "
-    "var srv datasets shared fsx efs beegfs ceph weka vast export net cluster opt"
-)
-PUBLIC_PACKAGES = words(
-    "torch torchvision torchaudio numpy scipy jax jaxlib flax optax triton transformers accelerate "
-    "datasets tokenizers deepspeed apex ray pytorch_lightning lightning vllm xformers flash_attn "
-    "tensorflow keras pandas pydantic click aorta megatron peft safetensors huggingface_hub wandb "
-    "hydra omegaconf setuptools pip"
-)
-ENUMERATIONS = words("schema status state verb outcome verdict purpose kind action")
-"""Kept whatever is to be taken out: what they hold is a word of ours."""
-KEYS = words(
-    "accepted axes budget bytes candidate candidates causes cells checked confirmed dropped "
-    "duration_sec durations_sec exit_code failure files frames hang harmless ignored "
-    "in_original_directory k_of_n_to_count_as_reproducing left_out message monotone names next "
-    "of oom_killed oracle original paths pattern patterns rate reproduced resumed_trials "
-    "scrubbed search seconds secrets seen self_contained separator setbacks shipped_copy signal "
-    "signature start started_at step steps strategy summary ticket timed_out timeout told_by "
-    "tolerance trials trials_per_candidate unresolved values warm why words"
-)
-"""Further names of fields that we give."""
-NAMES = words(
-    "schema schema_version aorta_version status state verb version outcome outcomes verdict "
-    "purpose kind type class action rule decided_by fingerprint env_fingerprint package commit "
-    "name axis workload environment mitigations mitigations_applied baseline_cell cell call "
-    "confound correction test step_time_source trial_id exit_status platform stream op dtype "
-    "module verified_on stopped_by created started ended date captured_at run_timestamp "
-    "git_version python_version pytorch_version toolkit_version kernel_release kernel_version libc "
-    "driver_version source_package"
-)
-"""Kept where they hold a text or a list of texts."""
-KEPT_TREES = words(
-    "oracle gate packages other_packages versions histories commits rates metric metrics cpu cuda "
-    "rocm devices gpus significance good bad last_good first_bad tally interval cascade initial "
-    "final floor choices"
-)
-"""Kept with everything below."""
-SEARCHED_TREES = words(
-    "reproduce env_vars resolved_env_vars extra_env variables config workload_config command "
-    "failure_details evidence failure_hints containers sides guilty nodes"
-)
-"""Whatever their fields are called, somebody else wrote what is in them."""
-PATHS = words("file path cwd run_dir output_dir directory error_file log_paths remote url build")
-"""Searched wherever they stand."""
-
-FILES = words(
-    "run_repro.sh repro.py aorta.yaml recipe.resolved.yaml env.json host_env.json order.json "
-    "requirements.txt used.yaml spec.yaml result.json reduction_trace.jsonl SHIP.md README.md "
-    "report.html report.md manifest.json stdout.log stderr.log matrix.json optimize.json "
-    "solve.json finding.json cycle_info.json elsewhere.yaml bisect.yaml timeline.json"
-)
-FOLDERS = words("shrunken sidecars logs cells points trials environments probes stages")
-"""Names that we give: of files wherever they stand, of folders where that is all."""
+ALWAYS_SECRET = words(_LISTS["always_secret"])
+ALL_BELOW_IS_SECRET = words(_LISTS["all_below_is_secret"])
+ALSO_ENGLISH = words(_LISTS["also_english"])
+PASSWORD_ELSEWHERE = tuple(words(_LISTS["password_elsewhere"]))
+NAMES_OF_TWO_WORDS = frozenset(_LISTS["names_of_two_words"])
+PASSES_OF_A_PROGRAM = words(_LISTS["passes_of_a_program"])
+ENGLISH_ENDINGS_IN_PASS = words(_LISTS["english_endings_in_pass"])
+KEYS_OF_A_PROGRAM = words(_LISTS["keys_of_a_program"])
+SECRET_IF_DENSE = ALWAYS_SECRET | words(_LISTS["secret_if_dense"])
+POINTS_AT_A_SECRET = words(_LISTS["points_at_a_secret"])
+TOKEN_OF_A_VOCABULARY = words(_LISTS["token_of_a_vocabulary"])
+SECRET_NAME_TRAILERS = words(_LISTS["secret_name_trailers"])
+STATES = words(_LISTS["states"])
+PLACEHOLDERS = words(_LISTS["placeholders"])
+TECHNICAL = words(_LISTS["technical"])
+HOST_NAMES = words(_LISTS["host_names"])
+USER_NAMES = words(_LISTS["user_names"])
+ONLY_DOMAINS = words(_LISTS["only_domains"])
+DOMAINS_AND_CODE = words(_LISTS["domains_and_code"])
+DOMAINS_WITH_A_DASH = words(_LISTS["domains_with_a_dash"])
+MONTHS = words(_LISTS["months"])
+PUBLIC_DOMAINS = words(_LISTS["public_domains"])
+KEY_PREFIXES, KEY_SHAPES = words(_LISTS["key_prefixes"]), str(_LISTS["key_shapes"])
+NOBODY = words(_LISTS["nobody"])
+HOST_WORDS = words(_LISTS["host_words"])
+INDEXED_WORDS = words(_LISTS["indexed_words"])
+PRIVATE_ROOTS = words(_LISTS["private_roots"])
+PUBLIC_PACKAGES = words(_LISTS["public_packages"])
+ENUMERATIONS = words(_LISTS["enumerations"])
+NAMES = words(_LISTS["names"])
+KEPT_TREES = words(_LISTS["kept_trees"])
+SEARCHED_TREES = words(_LISTS["searched_trees"])
+PATHS = words(_LISTS["paths"])
+OWN_KEYS = words(_LISTS["keys"]) | NAMES | KEPT_TREES | SEARCHED_TREES | PATHS
+FILES = words(_LISTS["files"])
+FOLDERS = words(_LISTS["folders"])
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _PASSWORD = re.compile(r"\w*(?:pa?ss?w(?:o?r)?d|passphrase|passcode|pwd|pw)s?\Z")

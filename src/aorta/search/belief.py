@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import mul
 
+from aorta.core.stats import log_beta
 from aorta.search.timeline import Timeline, Vector, lowest_bit
 
 Counts = tuple[int, int]  # hits, misses
@@ -29,10 +30,6 @@ _SCENARIOS_KEPT = 32
 _NEGLIGIBLE = 1e-6  # of the belief
 _REMEMBERED = 1 << 16
 OfCounts = Callable[[int, int], float]  # hits, misses
-
-
-def log_beta(a: float, b: float) -> float:
-    return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 class BetaMixture:

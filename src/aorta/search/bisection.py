@@ -65,10 +65,6 @@ USUAL_RATES, RATES_WITH_MERGES = _rates(NOISY_SHARE), _rates(NOISY_SHARE_WITH_ME
 Question = tuple[Vector, Purpose]
 
 
-def rates_for(timeline: Timeline) -> Rates:
-    return RATES_WITH_MERGES if timeline.has_merges else USUAL_RATES
-
-
 @dataclass(frozen=True)
 class Candidates:
     """Changes that hold the culprit with probability `mass`, and the states around them."""
@@ -121,7 +117,7 @@ class Bisection:
         self.trials: dict[Vector, Counts] = {}
         self.fixed_before: list[tuple[Vector, Vector]] = []
         self.taken_on_trust: dict[Vector, bool] = {}
-        self.prior_rates = rates_for(timeline)
+        self.prior_rates = RATES_WITH_MERGES if timeline.has_merges else USUAL_RATES
         self._recorded: set[Point] = set()
         self._lost: set[Vector] = set()  # states whose trials never came to an end of their own
         self._probed: set[Vector] = set()  # states that only a sanity probe asked for

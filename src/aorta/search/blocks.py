@@ -74,13 +74,9 @@ def _depths(lines: Sequence[str]) -> list[int]:
     """By indentation. A blank line is as deep as the one before it."""
     depths: list[int] = []
     for line in lines:
-        depths.append(_indent(line) if line.strip() or not depths else depths[-1])
+        white = line[: len(line) - len(line.lstrip())]
+        depths.append(len(white.expandtabs(_TAB)) if line.strip() or not depths else depths[-1])
     return depths
-
-
-def _indent(line: str) -> int:
-    white = line[: len(line) - len(line.lstrip())]
-    return len(white.expandtabs(_TAB))
 
 
 def _paragraphs(blocks: list[Block], lines: Sequence[str]) -> list[Block]:

@@ -74,7 +74,8 @@ class CureSearch(StagedSearch):
                 splitting = SubsetSearch(full, subset(AXIS, self.names, kind=AxisKind.LIST))
                 yield splitting
                 items = _items_of(splitting.best)
-            elif _may_hide_a_cure(gone):
+            # It failed in another way, or could not be told: one item may hide another's cure.
+            elif gone.reproduces is None or gone.tally.other > 0:
                 alone = EveryPoint([Point.of({AXIS: (n,)}, replica=attempt) for n in every])
                 yield alone
                 if alone.best is None:
@@ -87,11 +88,6 @@ class CureSearch(StagedSearch):
             if self.verdicts[confirmation].reproduces:
                 self.cure = Cure(items, self.verdicts[confirmation])
                 return
-
-
-def _may_hide_a_cure(verdict: Verdict) -> bool:
-    """All on failed in another way, or could not be told: one item may hide another's cure."""
-    return verdict.reproduces is None or verdict.tally.other > 0
 
 
 def _items_of(point: Point) -> tuple[int, ...]:

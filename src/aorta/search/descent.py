@@ -12,7 +12,7 @@ verdicts; how strict a verdict is, and how many trials it takes, is the judge's 
 
 import math
 from collections import Counter
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import get_args
@@ -285,8 +285,12 @@ class Descent:
         """Fresh trials for rejections under the answer that may have been bad luck."""
         left = self._no_sizes | self._rarer
         through = [axis.name for axis in self._order if axis.name not in left]
-        minimality_checks = [p for name in through for p in self._last[name].minimality_checks()]
-        if weak := self._weak_again(minimality_checks):
+        checks = (point for name in through for point in self._last[name].minimality_checks())
+        weak = [point for point in checks if self._is_weak(point)]
+        for point in weak:
+            self._forget(point)
+        self._rechecked.update(weak)  # each of them once
+        if weak:
             yield _Stage(FirstThatReproduces(weak), self._incumbent)
 
     def _confirm(self) -> _Stages:
@@ -334,9 +338,13 @@ class Descent:
         self._setbacks += 1
         self._flaky = True
         measured = yield from self._measure()
+        if measured.reproduces is None:
+            why = f"the original could not be tried again: {measured.why}"
+            self._end(Status.UNCONFIRMED, why)
+        elif not measured.reproduces:
+            self._end(Status.LOST, "the original no longer reproduces")
         if not measured.reproduces:
-            self._end_at_the_original(measured)
-            return
+            return  # it is gone, or nothing can be told any more
         held, failed = 0, len(self._history)
         index = failed - 1  # what failed may have had bad luck, or the original a lucky start
         while failed - held > 1:
@@ -361,14 +369,6 @@ class Descent:
         self._reopen()
         self._dirty |= again
         self._since = _SinceSeen()
-
-    def _end_at_the_original(self, verdict: Verdict) -> None:
-        """No accepted point held: it is gone, or nothing can be told any more."""
-        if verdict.reproduces is None:
-            why = f"the original could not be tried again: {verdict.why}"
-            self._end(Status.UNCONFIRMED, why)
-        else:
-            self._end(Status.LOST, "the original no longer reproduces")
 
     @property
     def _is_open(self) -> bool:
@@ -469,14 +469,6 @@ class Descent:
         """The next verdict of this point will rest on fresh trials too."""
         if self._known.pop(point, None) is not None:
             self._replicas[point] += 1
-
-    def _weak_again(self, points: Iterable[Point]) -> list[Point]:
-        """Those whose rejection may have been bad luck, each of them once, to be asked anew."""
-        weak = [p for p in points if self._is_weak(p)]
-        for point in weak:
-            self._forget(point)
-        self._rechecked.update(weak)
-        return weak
 
     def _issued(self, point: Point) -> Point:
         if point.purpose is not Purpose.PROBE:

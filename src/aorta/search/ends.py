@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
 
-from aorta.search.belief import ANY_RATE, Counts, Rates, log_beta
+from aorta.core.stats import log_beta
+from aorta.search.belief import ANY_RATE, Counts, Rates
 from aorta.search.timeline import Timeline, Vector
 
 TWICE = 2  # trials of a good end that always fails, before that is believed
@@ -47,7 +48,8 @@ class SeenRates:
 
     def fails(self, counts: Counts) -> bool | None:
         """Whether such trials are of the bad side; None while that is open."""
-        odds = self._odds(counts)
+        # How much likelier such trials are on the bad side than on the good one.
+        odds = _predicted(counts, self.bad, (1.0, 1.0)) - _predicted(counts, self.good, (0.05, 1.0))
         if odds >= math.log(1 / (1 - self.confidence)):
             return True
         passes = odds <= -math.log(_HARM / (1 - self.confidence))
@@ -59,10 +61,6 @@ class SeenRates:
         while self.fails((hits, misses)) is None:
             misses += 1
         return hits + misses
-
-    def _odds(self, counts: Counts) -> float:
-        """How much likelier such trials are on the bad side than on the good one."""
-        return _predicted(counts, self.bad, (1.0, 1.0)) - _predicted(counts, self.good, (0.05, 1.0))
 
 
 def _predicted(counts: Counts, seen: Counts, prior: tuple[float, float]) -> float:

@@ -176,10 +176,7 @@ def _by_age(places: Sequence[float], first: float) -> Prior:
     unit = max(places[-1] - first, 1.0)
     masks: dict[int, int] = {}
     for candidate, place in enumerate(places[1:], 1):
-        doubling = _doubling(places[-1] - place, unit)
+        age = places[-1] - place
+        doubling = max(0, math.floor(math.log2(age / unit)) + 1) if age > 0 else 0
         masks[doubling] = masks.get(doubling, 0) | 1 << candidate
     return [(1, 1.0), *((mask, 1.0 / mask.bit_count()) for mask in masks.values())]
-
-
-def _doubling(age: float, unit: float) -> int:
-    return max(0, math.floor(math.log2(age / unit)) + 1) if age > 0 else 0

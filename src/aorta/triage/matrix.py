@@ -1,4 +1,4 @@
-"""The matrix: which trial is next, and every cell with its counts and speed (matrix.json)."""
+"""The matrix: which trial is next, and every cell with its counts and speed (matrix.json, .md)."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aorta.core.axis import Point
+from aorta.core.durations import show_duration
 from aorta.core.stats import wilson
 from aorta.core.trial import TrialSpec
 from aorta.engine.events import PointDecided, TrialRecord
@@ -16,7 +17,6 @@ from aorta.registry.mitigations import shown_env
 from aorta.scrub.secrets import safe_value
 from aorta.search.repeated import Interleaved, cell_of
 from aorta.triage.cells import CellStats, Speed, aggregate_cell, speed_of
-from aorta.triage.markdown import matrix_markdown
 from aorta.triage.plan import Plan, PlannedCell, Schedule, TriageReport
 from aorta.triage.statistics import (
     ANY_WRONG_CALL,
@@ -29,7 +29,7 @@ from aorta.triage.statistics import (
     can_decide,
     compare_all,
 )
-from aorta.workloads.results import TrialDocument, TrialLabel, read_trial
+from aorta.workloads.results import TrialLabel, read_trial
 from aorta.workloads.trial import WorkloadRequest, describe_environment
 
 
@@ -89,7 +89,11 @@ class MatrixRun:
             ending=answer.ending,
             created=created,
             run_dir=run_dir,
-            warnings=[*_doubts(self.plan, rows), *warnings],
+            warnings=[
+                *_doubts_of_baseline(self.plan.baseline.name, rows),
+                *_too_few_trials(self.plan),
+                *warnings,
+            ],
             failure=answer.expected,
         )
 
@@ -99,9 +103,12 @@ class MatrixRun:
         records: dict[str, list[TrialRecord]] = {name: [] for name in plan.names}
         for record in answer.records:
             records[cell_of(record.point)].append(record)
+        used = {cell.name: sorted(self.cells.recorded(cell.name)) for cell in plan.cells}
         measured = {
             cell.name: aggregate_cell(
-                self._documents(cell, run_dir), cell.request.steps, expected=answer.expected
+                (read_trial(run_dir / cell.trial_file(number)) for number in used[cell.name]),
+                cell.request.steps,
+                expected=answer.expected,
             )
             for cell in plan.cells
         }
@@ -120,17 +127,12 @@ class MatrixRun:
                 stats=stats,
                 comparison=comparisons[cell.name],
                 speed=speed_of(stats, measured[base], threshold, is_baseline=cell.name == base),
-                numbers=sorted(self.cells.recorded(cell.name)),
+                numbers=used[cell.name],
                 resumed=resumed[cell.name],
             )
             for cell in plan.cells
             for stats in [measured[cell.name]]
         ]
-
-    def _documents(self, cell: PlannedCell, run_dir: Path) -> Iterator[TrialDocument]:
-        """The records of the trials of a cell that were used."""
-        for number in sorted(self.cells.recorded(cell.name)):
-            yield read_trial(run_dir / cell.trial_file(number))
 
 
 @dataclass(frozen=True)
@@ -230,7 +232,14 @@ class MatrixReport(TriageReport):
         return f"the baseline {self.baseline.name} did not run: {self.baseline.stats.error}"
 
     def markdown(self) -> str:
-        return matrix_markdown(self)
+        return in_sections(
+            f"Triage Matrix - {self.plan.recipe.content.workload}",
+            self.warnings,
+            _header(self),
+            ["## Reproduction Summary", "", *_table(self.rows)],
+            _hints(self.rows),
+            _notes(self),
+        )
 
     def answer(self) -> dict[str, Any]:
         recipe = self.plan.recipe
@@ -255,11 +264,6 @@ class MatrixReport(TriageReport):
             "resumed_trials": sum(row.resumed for row in self.rows),
             "cells": [row.to_json() for row in self.rows],
         }
-
-
-def _doubts(plan: Plan, rows: Sequence[Row]) -> list[str]:
-    """What a reader must know before believing any row."""
-    return [*_doubts_of_baseline(plan.baseline.name, rows), *_too_few_trials(plan)]
 
 
 def _doubts_of_baseline(baseline: str, rows: Sequence[Row]) -> Iterator[str]:
@@ -299,3 +303,109 @@ def _shown(env: Mapping[str, str]) -> dict[str, str]:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.6g}")
+
+
+# -- matrix.md: what a person pastes into a ticket; columns that would be empty are left out
+
+
+def in_sections(title: str, warnings: Sequence[str], *sections: Sequence[str]) -> str:
+    """One document; a section without lines is left out."""
+    warned = [["> [!WARNING]", f"> {_one_line(warning)}"] for warning in warnings]
+    parts = [[f"# {title}"], *warned, *sections]
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """As one cell of a table."""
+    return _one_line(text).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table that is readable as plain text too; the first row is its head."""
+    head, *others = [[escaped(text) for text in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *others, strict=True)]
+    rule = ["-" * width for width in widths]
+    return [f"| {' | '.join(map(str.ljust, row, widths))} |" for row in (head, rule, *others)]
+
+
+def _header(matrix: MatrixReport) -> list[str]:
+    recipe = matrix.plan.recipe
+    content = recipe.content
+    source = f"{recipe.source} (sha256 {(recipe.sha256 or '')[:10]})" if recipe.source else None
+    trials = sum(row.stats.tally.trials for row in matrix.rows)
+    lines = [
+        *([f"- Ticket: {content.ticket}"] if content.ticket else []),
+        f"- Workload: {content.workload}",
+        f"- Recipe: {source or '(flag-mode; in-memory)'}",
+        f"- Trials per cell: {content.trials} at most",
+        f"- Baseline cell: {matrix.plan.baseline.name}",
+        f"- Trials run: {trials} in {show_duration(matrix.ending.seconds)}",
+    ]
+    if matrix.ending.detail:
+        lines.append(f"- **Not finished**: {_one_line(matrix.ending.detail)}")
+    return lines
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    found = [_columns(row) for row in rows]
+    titles = [title for title in found[0] if any(row[title] for row in found)]
+    return aligned([titles, *([row[title] for title in titles] for row in found)])
+
+
+def _hints(rows: Sequence[Row]) -> list[str]:
+    """The error line seen most in each cell, without what differs from run to run."""
+    lines = [
+        f"- `{row.name}`: {_one_line(hint)} ({times} of {row.stats.tally.trials})"
+        for row in rows
+        for hint, times in row.stats.hints[:1]
+    ]
+    return ["## Failure hints", "", *lines] if lines else []
+
+
+def _notes(matrix: MatrixReport) -> list[str]:
+    whys = [(row.name, row.comparison.why) for row in matrix.rows]
+    return [
+        "## Notes",
+        "",
+        (
+            "- Rates are of trials that ran; failures other than this one (`Other`) and trials "
+            "that could not be told (`Errors`) are never counted as reproductions. p is one-sided "
+            "in the direction seen, and corrected for the number of cells."
+        ),
+        f"- Sure of all of it: {STATEMENT}.",
+        "- `speed (+N%)`: slower than the baseline, and a race may hide behind that.",
+        *(f"- `{name}`: {_one_line(why)}" for name, why in whys if why),
+        (
+            "- `recipe.resolved.yaml` (beside this file) runs this matrix again. Images named in "
+            "it and copied sidecars stay what they are; names of built-in and plugin mitigations "
+            "and environments mean what they mean then: compare `resolved_env_vars` in matrix.json."
+        ),
+    ]
+
+
+def _columns(row: Row) -> dict[str, str]:
+    tally, environment, ran = row.stats.tally, row.cell.environment, row.stats.tally.evidence
+    (low, high), p = row.interval, row.comparison.p_adjusted
+    mean = row.stats.step_times.mean_step_time_ms
+    inline = environment.source == "inline"
+    lost = row.comparison.call is Call.DID_NOT_RUN
+    return {
+        "Cell": row.name,
+        "Mitigations": " + ".join(row.cell.cell.mitigations),
+        "Environment": str(environment.image) if inline else environment.name,
+        "Failure rate": f"{round(100 * tally.rate)}%" if ran else "n/a",
+        "Failures": f"{tally.reproduced} / {ran}" if ran else "n/a",
+        "95 %": f"{100 * low:.0f}-{100 * high:.0f}%" if ran else "n/a",
+        "p": "" if p is None else f"{p:.2g}",
+        "Mean step (ms)": f"{mean:.4g}" if mean else "n/a",
+        "Confound": row.confound,
+        "Answer": f"did not run: {row.stats.error}" if lost else row.comparison.call.value,
+        "Other": str(tally.other or ""),
+        "Errors": str(tally.error or ""),
+        "Steps": str(row.cell.cell.steps or ""),
+        "Resumed": str(row.resumed or ""),
+    }
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -31,7 +31,7 @@ from aorta.registry.environments import NO_MITIGATION
 from aorta.registry.mitigation import Mitigation, why_inert
 from aorta.registry.mitigations import load_mitigations, shown_env
 from aorta.search.cure import AXIS, CureSearch
-from aorta.triage.markdown import in_sections
+from aorta.triage.matrix import in_sections
 from aorta.triage.plan import Plan, PlannedCell, TriageReport
 from aorta.workloads.results import TrialLabel
 from aorta.workloads.trial import WorkloadRequest, workload_experiment

@@ -31,14 +31,8 @@ _MOST_TRIALS = 40  # of one candidate of optimize, where nothing else was said
 
 # What a recipe says itself; the mode, output_dir and the like stay free beside it.
 _RECIPE_CONTENT = (
-    "workload",
-    "mitigation_axis",
-    "environment_axis",
-    "trials",
-    "steps",
-    "ticket",
-    "baseline_cell",
-    "confound_threshold",
+    *("workload", "mitigation_axis", "environment_axis", "trials", "steps", "ticket"),
+    *("baseline_cell", "confound_threshold"),
 )
 
 

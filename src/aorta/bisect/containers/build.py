@@ -21,14 +21,6 @@ from aorta.bisect.package import (
     version_script,
     version_words,
 )
-from aorta.bisect.reproduce import (
-    exports,
-    in_shell,
-    is_secret,
-    on_this_machine,
-    own_places,
-    shown_words,
-)
 from aorta.bisect.run import BisectRun
 from aorta.bisect.spec import BisectSpec, ContainersSpec, PackageSpec
 from aorta.bisect.trials import (
@@ -37,7 +29,13 @@ from aorta.bisect.trials import (
     ProbedCommand,
     VersionSets,
     build_step,
+    exports,
+    in_shell,
+    is_secret,
+    on_this_machine,
+    own_places,
     run_step,
+    shown_words,
 )
 from aorta.core.errors import AortaError, InfrastructureError, UsageError
 from aorta.core.trial import LOCAL, Environment, RuntimeKind, TrialEnd, TrialSpec
@@ -65,39 +63,36 @@ class BaseImage:
     remotes: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Images(VersionSets):
     """Version sets in containers. `root` holds job files, build logs and pyxis' images."""
 
-    def __init__(
-        self,
-        root: Path,
-        base: BaseImage,
-        packages: Sequence[Package],
-        command: ProbedCommand,
-        spec: BisectSpec,
-        bazel_cache: str | None,
-    ) -> None:
-        super().__init__(root, packages, command, spec.build_timeout)
-        self._base, self._containers = base, spec.containers or ContainersSpec()
-        self._cache_option = {CACHE_OPTION: f"--bazel-cache={bazel_cache}" if bazel_cache else ""}
-        self._build_env = {**self._cache_option, **spec.env}
+    base: BaseImage
+    spec: BisectSpec
+    bazel_cache: str | None
+
+    def __post_init__(self) -> None:
+        cache = self.bazel_cache
+        self._containers = self.spec.containers or ContainersSpec()
+        self._cache_option = {CACHE_OPTION: f"--bazel-cache={cache}" if cache else ""}
+        self._build_env = {**self._cache_option, **self.spec.env}
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
         target = self._target(key)
-        env = {**in_place_variables(self._packages, versions), **trial.env}
+        env = {**in_place_variables(self.packages, versions), **trial.env}
         test = replace(trial, env=env, environment=replace(trial.environment, image=target))
         if self._containers.plugin:
             output = trial.trial_dir.absolute()
             words = plugin_words(self._pushed(key) or target, output, versions.get(WORKLOAD))
             test = replace(trial, argv=(*trial.argv, *words), env=env, environment=LOCAL)
         step = None
-        place = self._base.environment
+        place = self.base.environment
         if not is_made(place.kind, place.options, target):
             steps, push = self._steps(versions), self._pushed(key)
-            job = _image_job(self._base, steps, self._root, self._build_env, push)
+            job = _image_job(self.base, steps, self.root, self._build_env, push)
             step = self._build(job, key)
-        return PreparedTest(key, step, test, version_words(self._packages, versions))
+        return PreparedTest(key, step, test, version_words(self.packages, versions))
 
     def _pushed(self, key: str) -> str | None:
         """The name under which a plugin's image is pushed, where a registry is named."""
@@ -107,22 +102,22 @@ class Images(VersionSets):
         return f"{registry}{'' if ':' in registry.rpartition('/')[2] else ':'}{key}"
 
     def _target(self, key: str) -> str:
-        if self._base.environment.kind is RuntimeKind.PYXIS:
-            return str(self._root.absolute() / f"{key}.sqsh")
+        if self.base.environment.kind is RuntimeKind.PYXIS:
+            return str(self.root.absolute() / f"{key}.sqsh")
         return f"{_TAG}:{key}"
 
     def _layers(self) -> list[Sequence[Package]]:
         """The packages in order, cut behind each build whose result can be used again."""
         layers: list[Sequence[Package]] = []
         start = 0
-        for end in range(1, len(self._packages)):
-            before, behind = self._packages[:end], self._packages[end:]
+        for end in range(1, len(self.packages)):
+            before, behind = self.packages[:end], self.packages[end:]
             needed = {name for package in before for name in package.spec.needs}
             is_kept = before[-1].spec.build and any(package.moves for package in behind)
             if is_kept and needed.isdisjoint(package.name for package in behind):
-                layers.append(self._packages[start:end])
+                layers.append(self.packages[start:end])
                 start = end
-        return [*layers, self._packages[start:]]
+        return [*layers, self.packages[start:]]
 
     def _steps(self, versions: Versions) -> list[ImageStep]:
         """A layer each; the last one is the version set."""
@@ -138,31 +133,31 @@ class Images(VersionSets):
 
     def shown(self, versions: Versions) -> str:
         """The state as a command for people."""
-        base, key = self._base, self._key(versions)
+        base, key = self.base, self._key(versions)
         scripts = [step.script for step in self._steps(versions)]
         recipe = BuildRecipe(
             "\n".join([base.fetch, *scripts]).strip(),
             {**base.remotes, **{n: value for n, value in self._cache_option.items() if value}},
-            in_place_variables(self._packages, versions),
+            in_place_variables(self.packages, versions),
             self._pushed(key) or self._target(key),
             versions.get(WORKLOAD),
         )
         image = str(base.environment.image or base.image)
-        return shown_side(self._containers, image, self._command, recipe)
+        return shown_side(self._containers, image, self.command, recipe)
 
     def _must_build(self, package: Package, versions: Versions) -> bool:
         """A package that says so is rebuilt only if it, or what it needs, has changed."""
         if package.spec.rebuild == "always":
             return True
         names = (package.name, *package.spec.needs)
-        return any(versions[name] != self._base.versions.get(name) for name in names)
+        return any(versions[name] != self.base.versions.get(name) for name in names)
 
     def _key(self, versions: Versions, packages: Sequence[Package] | None = None) -> str:
         """Of this run alone: another one may be removing its own images by now."""
         content = [
-            str(self._root.absolute()),
-            self._base.image,
-            set_key(packages or self._packages, versions),
+            str(self.root.absolute()),
+            self.base.image,
+            set_key(packages or self.packages, versions),
             sorted(self._build_env.items()),
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]

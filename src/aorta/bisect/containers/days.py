@@ -157,19 +157,24 @@ def _good_and_bad_in(family: Family, found: Candidates) -> tuple[str, str]:
     return days[found.good[0] - 1], days[found.bad[0] - 1]
 
 
+@dataclass(frozen=True)
 class ContainersExperiment:
     """The same command in one image after the other."""
 
-    def __init__(self, test: ProbedCommand, family: Family, *, plugin: bool) -> None:
-        self._test, self._family, self._plugin = test, family, plugin
-        self.oracle: Deciding = test.oracle
+    test: ProbedCommand
+    family: Family
+    plugin: bool
+
+    @property
+    def oracle(self) -> Deciding:
+        return self.test.oracle
 
     def trial(self, point: Point, index: int, trial_dir: Path) -> TrialSpec:
-        image = self._family[str(point[AXIS])]
-        if self._plugin:
-            trial = self._test.trial(trial_dir, LOCAL)
+        image = self.family[str(point[AXIS])]
+        if self.plugin:
+            trial = self.test.trial(trial_dir, LOCAL)
             return replace(trial, argv=(*trial.argv, *plugin_words(image, trial_dir.absolute())))
-        return self._test.trial(trial_dir, replace(self._test.environment, image=image))
+        return self.test.trial(trial_dir, replace(self.test.environment, image=image))
 
 
 _DATE = r"(?P<date>\d{4}-\d{2}-\d{2})"

@@ -152,7 +152,9 @@ class ContainerBisection:
         command = command_inside(run.command(), base.environment)
 
         def images(those: Sequence[Package]) -> Images:
-            return Images(self.root, base, those, command, spec, self.bazel_cache)
+            return Images(
+                self.root, those, command, spec.build_timeout, base, spec, self.bazel_cache
+            )
 
         outcome = investigate(SearchSetup(run, images), packages)
         findings = self._findings(outcome)

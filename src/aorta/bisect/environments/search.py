@@ -40,9 +40,9 @@ from aorta.bisect.investigation import (
 )
 from aorta.bisect.package import Package, Versions, moving
 from aorta.bisect.report import shown_of, write_answer
-from aorta.bisect.reproduce import exports, on_this_machine
 from aorta.bisect.run import MAIN, BisectRun, ResolvedRequest
 from aorta.bisect.spec import PackageSpec
+from aorta.bisect.trials import exports, on_this_machine
 from aorta.core.errors import UsageError
 from aorta.engine.rundir import PRIVATE, write_atomically
 from aorta.runtimes.git import without_secrets
@@ -135,8 +135,8 @@ class _EnvironmentSearch:
 
     def version_sets(self, packages: Sequence[Package]) -> Environments:
         request, command = self.run.request, replace(self.run.command(), command=self.command)
-        places = (request.directory, request.spec.build_timeout)
-        return Environments(self.root, self.ends, self.sources, packages, command, *places)
+        more = (request.spec.build_timeout, self.ends, self.sources, request.directory)
+        return Environments(self.root, packages, command, *more)
 
     def investigate(self) -> Investigation:
         self.run.say(f"{len(self.steps)} differ: {', '.join(_step_words(p) for p in self.steps)}")

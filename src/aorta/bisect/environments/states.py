@@ -18,9 +18,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from aorta.bisect.environments.given import GivenEnvironment, GivenEnvironments, version_in
-from aorta.bisect.package import Package, Versions
+from aorta.bisect.package import Versions
 from aorta.bisect.run import BisectRun
-from aorta.bisect.trials import PreparedTest, ProbedCommand, VersionSets, build_step, run_step
+from aorta.bisect.trials import PreparedTest, VersionSets, build_step, run_step
 from aorta.core.errors import InfrastructureError, UsageError
 from aorta.core.trial import Environment, RuntimeKind, TrialEnd, TrialSpec
 from aorta.runtimes.git import without_secrets
@@ -305,37 +305,29 @@ def is_installable(new: Collection[str], needs: Mapping[str, frozenset[str]]) ->
 # -- the states
 
 
+@dataclass(eq=False)
 class Environments(VersionSets):
     """Version sets as virtual environments. The command runs in `directory`."""
 
-    def __init__(
-        self,
-        root: Path,
-        ends: EnvironmentEnds,
-        sources: Sources,
-        packages: Sequence[Package],
-        command: ProbedCommand,
-        directory: Path,
-        build_timeout: float | None = None,
-    ) -> None:
-        super().__init__(root, packages, command, build_timeout)
-        self._ends, self._sources, self._directory = ends, sources, directory
+    ends: EnvironmentEnds
+    sources: Sources
+    directory: Path
 
     def _prepared(self, trial: TrialSpec, versions: Versions) -> PreparedTest:
         key = self._key(versions)
-        mark = self._root / f"{key}.made"
+        mark = self.root / f"{key}.made"
         build = None if mark.exists() else self._build(self._job(versions, key, mark), key)
-        return PreparedTest(key, build, self._at(trial, self._root / key, versions))
+        return PreparedTest(key, build, self._at(trial, self.root / key, versions))
 
     def _job(self, versions: Versions, key: str, mark: Path | None) -> EnvironmentJob:
-        ends = self._ends
-        free = [p.name for p in self._packages if not p.firm and p.name in ends.packages]
+        ends = self.ends
+        free = [p.name for p in self.packages if not p.firm and p.name in ends.packages]
         requirements = ends.requirements(versions)
         # The versions that make the state. What comes from no index has none to be told by.
-        named = (p.name for p in self._packages if p.firm)
+        named = (p.name for p in self.packages if p.firm)
         firm = {name: versions[name] for name in named if "==" in requirements.get(name, "")}
         return EnvironmentJob(
-            str(self._root / key),
+            str(self.root / key),
             ends.interpreter(versions),
             list(requirements.values()),
             loose=list(ends.loose(versions, free).values()) if free else (),
@@ -343,11 +335,11 @@ class Environments(VersionSets):
             mark=str(mark) if mark else None,
             firm=firm,
             listed=str(self._listed(key)),
-        ).of(self._sources)
+        ).of(self.sources)
 
     def _listed(self, key: str) -> Path:
         """Outside of what is removed: the answer is told by it."""
-        return self._root.parent / "installed" / f"{key}.json"
+        return self.root.parent / "installed" / f"{key}.json"
 
     def installed(self, versions: Versions) -> dict[str, str]:
         """What the environment of a state really had, where it was made: names and versions."""
@@ -367,9 +359,9 @@ class Environments(VersionSets):
         return f"{key}-firm" if other_versions(job.firm, self._had(key) or job.firm) else key
 
     def _at(self, trial: TrialSpec, place: Path, versions: Versions) -> TrialSpec:
-        variables = self._ends.settings(versions)
+        variables = self.ends.settings(versions)
         unset = [name for name, value in variables.items() if value is None and name in os.environ]
-        named = {p.spec.variable: versions[p.name] for p in self._packages}
+        named = {p.spec.variable: versions[p.name] for p in self.packages}
         given = {name: value for name, value in variables.items() if value is not None}
         argv = trial.argv
         if unset:
@@ -377,7 +369,7 @@ class Environments(VersionSets):
         return replace(
             trial,
             argv=argv,
-            cwd=self._directory,
+            cwd=self.directory,
             env={"PYTHONNOUSERSITE": "1", **named, **given, **trial.env},
             environment=Environment("environment", RuntimeKind.VENV, venv=str(place.absolute())),
         )

@@ -6,22 +6,8 @@ from dataclasses import dataclass, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
+from aorta.reduce.source import passes
 from aorta.reduce.source.calls import calls_inlined
-from aorta.reduce.source.passes import (
-    configurations_as_seen,
-    files_as_texts,
-    from_inside,
-    in_one_process,
-    integers_smaller,
-    modules_as_identity,
-    never_executed,
-    parts_left_out,
-    results_left_out,
-    statements_left_out,
-    unwrapped,
-    values_as_seen,
-    without_effect,
-)
 from aorta.reduce.source.program import Pass, Program, TraceFacts, candidates, must_hold
 from aorta.reduce.source.tree import count_lines
 
@@ -32,20 +18,20 @@ LONG = 80  # lines: more than can be made short statement by statement
 
 
 _SMALL: tuple[Pass, ...] = (
-    without_effect,
-    unwrapped,
+    passes.without_effect,
+    passes.unwrapped,
     calls_inlined,
-    configurations_as_seen,
-    results_left_out,
-    statements_left_out,
+    passes.configurations_as_seen,
+    passes.results_left_out,
+    passes.statements_left_out,
 )
 # Each is gone through once, while the program has more lines than are said here.
 ROUNDS: tuple[tuple[int, tuple[Pass, ...]], ...] = (
-    (0, (never_executed, in_one_process)),
-    (LONG, (from_inside,)),
-    (0, (*_SMALL, parts_left_out)),
-    (SHORT, (from_inside, values_as_seen, *_SMALL)),
-    (0, (*_SMALL, parts_left_out, modules_as_identity, integers_smaller)),
+    (0, (passes.never_executed, passes.in_one_process)),
+    (LONG, (passes.from_inside,)),
+    (0, (*_SMALL, passes.parts_left_out)),
+    (SHORT, (passes.from_inside, passes.values_as_seen, *_SMALL)),
+    (0, (*_SMALL, passes.parts_left_out, passes.modules_as_identity, passes.integers_smaller)),
 )
 
 
@@ -149,7 +135,7 @@ class SourceSearch:
         for name in best.beside:
             left = tuple(other for other in best.beside if other != name)
             content = self._content_of(name)
-            texts = files_as_texts(best.text, content) if content is not None else ()
+            texts = passes.files_as_texts(best.text, content) if content is not None else ()
             for number, text in enumerate(texts):
                 yield Candidate(text, left, f"{name} as text {number}")
         over, steps = ROUNDS[self._round]

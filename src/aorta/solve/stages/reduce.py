@@ -8,9 +8,7 @@ from typing import Any
 
 from aorta.core.documents import dump_yaml
 from aorta.core.errors import UsageError
-from aorta.core.oracle import naming
 from aorta.core.trial import LOCAL
-from aorta.engine.judge import HitCount
 from aorta.engine.rundir import write_atomically
 from aorta.reduce.proposals import proposal_for
 from aorta.reduce.request import ReduceRequest, reduce
@@ -19,7 +17,7 @@ from aorta.reduce.spec import SpecFile, load_spec
 from aorta.runtimes.git import git_on_host
 from aorta.solve.stages.reproduce import opened_names
 from aorta.solve.state import Stage, StageResult, State, Stopped, status_of
-from aorta.solve.subject import Subject, layers_of, reduced_spec, subject_of
+from aorta.solve.subject import Subject, layers_of, original, reduced_spec, subject_of
 
 SPEC, PLAIN_SPEC = "aorta.yaml", "aorta.plain.yaml"
 
@@ -74,19 +72,15 @@ class Reduce(Stage):
         return self._reduced(state, folder, plain=True)
 
     def _reduced(self, state: State, folder: Path, *, plain: bool) -> StageResult:
-        subject = subject_of(state.request)
-        known = state.known("reproduce")
-        oracle = naming(known["oracle"], known.get("failure"))
-        spec = load_spec(draft(state, subject, oracle, plain=plain))
+        first = original(state)
+        spec = load_spec(draft(state, first, first.oracle or {}, plain=plain))
         if not spec.content.axes:
             why = (
                 "nothing was found that may shrink: let the command take a number, a list or a "
                 f"file as an argument or a variable, or name axes in a copy of {spec.file}"
             )
             return StageResult(self.name, "no_answer", why)
-        rate = known.get("rate") or {}
-        seen = HitCount(rate.get("reproduced", 0), rate.get("of", 0))
-        return _ran(state, self.name, folder, spec=Path(spec.file), seen=seen)
+        return _ran(state, self.name, folder, spec=Path(spec.file), seen=first.seen)
 
 
 def _ran(state: State, stage: str, folder: Path, **more: Any) -> StageResult:
