@@ -30,7 +30,11 @@ OF_THIS_DIRECTORY = "<!-- aorta: what follows is about this directory, before sc
 """A line of SHIP.md; a bundle, which has one of its own, does not take what follows it."""
 _MOST_OF_ONE_NAME = 10_000
 _TELLING = (
-    *("manifest.json", "result.json", "matrix.json", "optimize.json", "cycle_info.json"),
+    "manifest.json",
+    "result.json",
+    "matrix.json",
+    "optimize.json",
+    "cycle_info.json",
     "solve.json",
 )
 
