@@ -63,6 +63,7 @@ def planted() -> dict[str, Planted]:
         "divergences_lived",
         "divergences_training",
         "divergences_last",
+        "divergences_second",
     )
     return {
         name: one

@@ -23,8 +23,8 @@ def _train(
         optimizer.zero_grad()
         for part, wanted in zip(x.chunk(parts), labels.chunk(parts), strict=True):
             logits = model(part)  # here: accumulated
-            loss = torch.nn.functional.cross_entropy(logits, wanted) * scale
-            (loss / parts if divided else loss).backward()
+            loss = torch.nn.functional.cross_entropy(logits, wanted) * scale  # here: accumulated
+            (loss / parts if divided else loss).backward()  # here: accumulated
         for parameter in model.parameters():
             parameter.grad.div_(scale)
         if norm is not None:

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from typing import NamedTuple, TypeVar
 
+from aorta.diverge.parts import by_kind
 from aorta.diverge.rounding import (
     Judged,
     amounts_apart,
@@ -455,12 +456,7 @@ def _of_one_kind(
     mine: Iterable[_One], theirs: Iterable[_One], kind: Callable[[_One], object]
 ) -> Iterable[tuple[_One, _One]]:
     """Those of one kind beside each other, in their order."""
-    good_and_bad: tuple[dict[object, list[_One]], ...] = ({}, {})
-    for found, side in zip(good_and_bad, (mine, theirs), strict=True):
-        for one in side:
-            found.setdefault(kind(one), []).append(one)
-    for key in good_and_bad[0]:
-        yield from zip(good_and_bad[0][key], good_and_bad[1].get(key, ()), strict=False)
+    return chain.from_iterable(zip(*sides, strict=False) for sides in by_kind(mine, theirs, kind))
 
 
 def _by_step(operations: Iterable[Operation]) -> dict[int, list[Operation]]:

@@ -8,19 +8,14 @@ of the program. What two runs of one side do differently is learned first and ne
 import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from aorta.diverge.alignment import Alignment, Noise, Pair, align
-from aorta.diverge.rounding import (
-    Judged,
-    led_elsewhere,
-    one_is_low,
-    outputs_apart,
-    same_together,
-)
+from aorta.diverge.parts import in_other_parts, in_runs
+from aorta.diverge.rounding import Judged, led_elsewhere, one_is_low, outputs_apart
 from aorta.diverge.stream import Operation, Stream, plain
 
 _UNLIKE, _ALIKE = 0.1, 1e-3  # less than one digit is the same, three are
@@ -51,7 +46,6 @@ class Parting:
     # Where the sides do different things: what began it; `bad` and `good` differ because of it.
     begins: Operation | None = None
     only_on: str | None = None  # the side that alone does what began it
-    is_read: bool = True  # what is apart because of it
 
     @property
     def operation(self) -> Operation:
@@ -186,7 +180,7 @@ class _Blame:
             alignment.gradients,
             alignment.updates,
         )
-        found = [self._of_flow(pairs[0]) for pairs in elsewhere if pairs]
+        found = [self._of_flow(pairs) for pairs in elsewhere if pairs]
         if guilty:
             ends = (*surviving, *alignment.written_over, *alignment.gradients)
             matter = self._that_matter(guilty, ends, alone=not found)
@@ -272,7 +266,19 @@ class _Blame:
         apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
         read = self.bad.all_read_as_numbers()
         several = self._in_other_numbers()
-        ends = [i for i, p in apart.items() if i not in read and _end_of(p.first) not in several]
+        read_by_good = self.good.all_read_as_numbers()
+        good_ends = [o for o in self.good.operations if o.index not in read_by_good]
+        # Beside what is no end of the good side may stand what agrees with one that is.
+        ends = [
+            i
+            for i, p in apart.items()
+            if i not in read and _end_of(p.first) not in several
+            if p.second.index not in read_by_good
+            or not any(
+                good.shapes[1] == p.first.shapes[1] and self.alignment.agree(p.first, good)
+                for good in good_ends
+            )
+        ]
         reached = self._upwards(ends, self._bad, self._partner)
         if reached:
             # What a loss is computed from comes before what only its gradients read.
@@ -322,15 +328,11 @@ class _Blame:
             left += [i for writers in known[index].inputs for i, _ in writers]
         return found
 
-    def _of_flow(self, pair: Pair) -> Parting:
-        """Blames the first lone operation behind the last agreement: those before are harmless."""
-        of_bad = ([pair.first.index], self._bad, self._partner)
-        of_good = ([pair.second.index], self._good, self._of_good)
-        bads = [self._bad[i] for i in self._upwards(*of_bad)]
-        goods = [self._good[i] for i in self._upwards(*of_good)]
-        agree, parts = self.alignment.agree, _in_other_parts(bads, goods)
-        mine = self._upwards(*of_bad, lambda a: id(a) in parts or any(agree(a, b) for b in goods))
-        theirs = self._upwards(*of_good, lambda b: id(b) in parts or any(agree(a, b) for a in bads))
+    def _of_flow(self, pairs: Sequence[Pair]) -> Parting:
+        """Blames the first lone operation behind the last agreement: those before are harmless.
+        `pairs` differ because of it.
+        """
+        pair, mine, theirs = self._behind_agreement(pairs)
         # What stands beside each other here is done by both.
         both_do = [
             p
@@ -346,6 +348,31 @@ class _Blame:
         known, indices = (self._bad, mine) if self._is_bad(first) else (self._good, theirs)
         begins = self._that_computes(first, [known[i] for i in sorted(indices)])
         return self._begun(pair, begins)
+
+    def _behind_agreement(self, pairs: Sequence[Pair]) -> tuple[Pair, set[int], set[int]]:
+        """The first of these that no agreement follows before an end of its step; and what led
+        there on either side since the sides agreed last.
+        """
+        step, read = pairs[0].first.aligned_step, self.bad.all_read()
+        of_step = (p for p in pairs if p.first.aligned_step == step and p.first.phase == "f")
+        end = next((p for p in of_step if p.first.index not in read), pairs[0])
+        of_bad = ([end.first.index], self._bad, self._partner)
+        of_good = ([end.second.index], self._good, self._of_good)
+        bads = [self._bad[i] for i in self._upwards(*of_bad)]
+        goods = [self._good[i] for i in self._upwards(*of_good)]
+        agree = self.alignment.agree
+        parts = in_other_parts(bads, goods) | in_runs(*self._without_partners(step))
+        mine = self._upwards(*of_bad, lambda a: id(a) in parts or any(agree(a, b) for b in goods))
+        theirs = self._upwards(*of_good, lambda b: id(b) in parts or any(agree(a, b) for a in bads))
+        pair = next((p for p in pairs if p.first.index in mine and p.second.index in theirs), end)
+        mine &= self._upwards([pair.first.index], self._bad, self._partner)
+        theirs &= self._upwards([pair.second.index], self._good, self._of_good)
+        return pair, mine, theirs
+
+    def _without_partners(self, step: int) -> Iterator[list[Operation]]:
+        for side, partners in ((self.bad, self._partner), (self.good, self._of_good)):
+            of_step = (o for o in side.operations if o.aligned_step == step)
+            yield [o for o in of_step if o.index not in partners]
 
     def _that_computes(self, begins: Operation, stretch: Sequence[Operation]) -> Operation:
         """The first on its line that computes; of a cast its reader, if none shared is between."""
@@ -368,8 +395,7 @@ class _Blame:
         mine, theirs = self._counts if is_bad else self._counts[::-1]
         alone = mine[_kind(begins)] > theirs[_kind(begins)]
         side = "bad" if is_bad else "good"
-        is_read = pair.first.index in self.bad.all_read()
-        return replace(parting, begins=begins, only_on=side if alone else None, is_read=is_read)
+        return replace(parting, begins=begins, only_on=side if alone else None)
 
     def _only_moves(self, operation: Operation) -> bool:
         """Whether its result is what it read, in the same precision."""
@@ -457,25 +483,6 @@ def _scaled_losses(guilty: Sequence[Pair], reaches: Callable[[int], bool]) -> se
 def _is_drawn_or_counted(operation: Operation) -> bool:
     """Whether it gives whole numbers that no operation computed."""
     return operation.gives_whole_numbers and (operation.is_random or operation.op == "input")
-
-
-def _in_other_parts(mine: Sequence[Operation], theirs: Sequence[Operation]) -> set[int]:
-    """Operations of one kind, by `id`, whose results agree when they are put together: a batch or a
-    matrix that one side has in parts.
-    """
-    agree: set[int] = set()
-    sides: list[dict[object, list[Operation]]] = [{}, {}]
-    for kinds, operations in zip(sides, (mine, theirs), strict=True):
-        for operation in operations:
-            if operation.outputs:
-                kinds.setdefault((*operation.place,), []).append(operation)
-    for kind in sides[0].keys() & sides[1].keys():
-        one, other = (side[kind] for side in sides)
-        if len(one) != len(other) and same_together(
-            [o.outputs[0] for o in one], [o.outputs[0] for o in other]
-        ):
-            agree |= {id(operation) for operation in (*one, *other)}
-    return agree
 
 
 def _is_far(pair: Pair) -> bool:

@@ -203,12 +203,11 @@ def sentence(first: Parting) -> str:
     judged, bad, good = first.judged, first.bad, first.good
     if first.begins is not None:
         who = f"only the {first.only_on} side does it" if first.only_on else "one side does it here"
-        unread = "" if first.is_read or bad.outputs[0].size == 1 else ", and nothing reads it"
         # Of a draw that is one too many, the numbers of the next one.
         return (
             f"from here on the sides do different things: {who}; the first value apart because of "
             f"it is the result of {bad.op}{_at(bad.module, bad.file, bad.line)}, step {bad.step}, "
-            f"by {judged.difference:.3g}{unread}"
+            f"by {judged.difference:.3g}"
         )
     read_the_same = len(first.reads) == len(bad.inputs) > 0 == judged.inherited
     beside = ", and other arguments are not recorded" if read_the_same else ""

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +34,8 @@ class Digest:
 
     @cached_property
     def size(self) -> int:
-        return math.prod(self.shape)
+        """Of a complex number two."""
+        return math.prod(self.shape) * (2 if self.dtype.startswith("complex") else 1)
 
     @cached_property
     def rms(self) -> float:
@@ -131,7 +133,7 @@ class Stream:
 
     def all_read(self) -> frozenset[int]:
         """The records that something reads. Any other is an end: a loss, a weight at last."""
-        return self._read_by(self.operations)
+        return self._read_by(self.operations) | self._left_over
 
     def all_read_and_kept(self) -> frozenset[int]:
         """But for those that are written over by what reads them."""
@@ -144,13 +146,33 @@ class Stream:
         whole = {o.index for o in self.operations if o.gives_whole_numbers}
         counted = self._read_by(o for o in self.operations if o.index in whole and o.op[-1:] != "_")
         numbers = self._read_by(o for o in self.operations if o.index not in whole)
-        return numbers | (counted & whole)
+        return numbers | (counted & whole) | self._left_over
+
+    @cached_property
+    def _left_over(self) -> frozenset[int]:
+        """What nothing reads of a call that gives something else that is read behind it: the last
+        state of an LSTM.
+        """
+        read_at = {i: o.index for o in self.operations for writers in o.inputs for i, _ in writers}
+        found: set[int] = set()
+        for (phase, module, *_), run in groupby(self.operations, _call):
+            call = list(run)
+            is_read = any(read_at.get(o.index, 0) > call[-1].index for o in call)
+            if phase == "f" and module and is_read:
+                unread = (o for o in call if o.index not in read_at and not o.op.endswith("_"))
+                found |= {o.index for o in unread if any(d.size > 1 for d in o.outputs)}
+        return frozenset(found)
 
     def _read_by(self, operations: Iterable[Operation]) -> frozenset[int]:
         """Of a loss that is given with its total weight, the loss."""
         losses = {o.index for o in self.operations if len(o.outputs) > 1 and o.outputs[0].size == 1}
         written = (by for o in operations for writers in o.inputs for by in writers)
         return frozenset(i for i, result in written if result == 0 or i not in losses)
+
+
+def _call(operation: Operation) -> tuple[str, str, str, int]:
+    """Of a module: where its operations stand."""
+    return (operation.phase, operation.module, operation.file, operation.line)
 
 
 def read_streams(directory: Path) -> list[Stream]:
