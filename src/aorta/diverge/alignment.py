@@ -19,8 +19,10 @@ from aorta.diverge.rounding import (
     Judged,
     amounts_apart,
     difference,
+    in_sums,
     judge,
     led_elsewhere,
+    mostly_apart,
     one_is_low,
     requested_tolerance,
     types_differ,
@@ -209,8 +211,10 @@ class _Walk:
             any_type=self.any_type,
             requested=self.requested,
         )
-        for result, apart in enumerate(judged.results):
-            self.apart[a.index, result] = apart
+        results = zip(judged.results, a.outputs, b.outputs, strict=False)
+        for result, (apart, x, y) in enumerate(results):
+            few = 0.0 if self.any_type else in_sums(x, y)
+            self.apart[a.index, result] = max(apart, few)
         return Pair(a, b, replace(judged, unknown=unknown))
 
     def _unknown(self, a: Operation, b: Operation) -> float:
@@ -309,6 +313,8 @@ class _Walk:
     def _digests_apart(self, x: Digest, y: Digest, a: Operation, b: Operation) -> Judged:
         other_type = not self.any_type and types_differ(x, y)
         apart = difference(x, y, typical=self.any_type)
+        if a.phase == b.phase == "o":
+            apart = min(apart, mostly_apart(x, y))
         inherited = self._inherited(a)
         unknown = self._unknown(a, b)
         learned = max(self.noise.of(a, b), unknown)

@@ -74,15 +74,31 @@ def difference(a: Digest, b: Digest, *, typical: bool = False) -> float:
             _parting(_scale(a), _scale(b), scale),
         )
     worst = max((*parted, *ends))
-    if worst > 0 or scale == 0 or not a.is_finite:
-        return worst
-    # None of sixteen samples differs, so fewer than one element in sixteen does, and what they
-    # differ by adds up as its root: sums tell how much.
+    return worst if worst > 0 else in_sums(a, b)
+
+
+def in_sums(a: Digest, b: Digest) -> float:
+    """How far elements part that are no samples: few of them, of which the sums tell. What they
+    differ by adds up as its root.
+    """
+    scale = max(_scale(a), _scale(b))
+    if scale == 0 or not a.is_finite or a.size != b.size:
+        return 0.0
     often = max(1.0, math.sqrt(a.size / 16))
     few = max(abs(a.total - b.total), abs(a.norm - b.norm)) / (scale * often)
     if a.weighed is not None and b.weighed is not None:
         few = max(few, abs(a.weighed - b.weighed) / (scale * _WEIGHT * often))
     return few if math.isfinite(few) else math.inf
+
+
+def mostly_apart(a: Digest, b: Digest) -> float:
+    """The difference of the typical sample: what an optimizer makes of a gradient that is zero but
+    for rounding differs freely in the others.
+    """
+    if a.size != b.size or not a.values:
+        return difference(a, b)
+    scale = max(_scale(a), _scale(b))
+    return median(_parting(x, y, scale) for x, y in zip(a.values, b.values, strict=True))
 
 
 def _parting(x: float, y: float, scale: float) -> float:

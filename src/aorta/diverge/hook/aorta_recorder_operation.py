@@ -96,6 +96,22 @@ class Memory:
         found = [self.last_of([tensor]) for tensor in tensors]
         return [who for (who,), _ in found], [begin for _, (begin,) in found]
 
+    def copied_bytes(self, target: Any, source: Any) -> bool:
+        """Whether all of a memory is copied as bytes, as `copy.deepcopy` does: what is known of it
+        is known of the copy.
+        """
+        if not (target.dtype is source.dtype is torch.uint8 and target.nbytes == source.nbytes):
+            return False
+        known, copy = source.untyped_storage(), target.untyped_storage()
+        if not known.nbytes() == copy.nbytes() == source.nbytes or not self.written([target], 0):
+            return False
+        facts: Any
+        for facts in (self.writers, self._unwritten):
+            facts.pop(copy._cdata, None)
+            if known._cdata in facts:
+                facts[copy._cdata] = facts[known._cdata]
+        return True
+
     def knows(self, tensor: Any) -> bool:
         """Whether something that is recorded wrote it."""
         storage = _storage(tensor)
@@ -144,7 +160,8 @@ class OperationSignature:
             for place, argument in enumerate(schema.arguments)
             if argument.name.startswith("running_") and self.short.endswith("batch_norm")
         ]
-        shares = self.short == "_unsafe_view"  # a view that its schema does not own up to
+        shares = self.short in ("_unsafe_view", "set_")  # views that their schemas do not own up to
+        self.is_copy = self.name == "aten::copy_"
         aliases = [r.alias_info for r in schema.returns]
         is_view = shares or (
             bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)

@@ -243,6 +243,8 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
         kwargs: Any,
     ) -> Any:
         memory, place = self._memory, self._places.of_call()
+        if signature.is_copy and memory.copied_bytes(*args[:2]):
+            return call(*args, **kwargs)
         if signature.is_fresh:
             out = call(*args, **kwargs)
             memory.unwritten(out, "input", place)
