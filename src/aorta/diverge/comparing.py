@@ -5,6 +5,7 @@ or, where the sides do different things, the first that one side does alone and 
 of the program. What two runs of one side do differently is learned first and never counted.
 """
 
+import math
 import re
 from bisect import bisect
 from collections import Counter
@@ -91,14 +92,21 @@ class Comparison:
 
 
 def compare(
-    bads: Sequence[Sequence[Stream]], goods: Sequence[Sequence[Stream]], *, any_type: bool = False
+    bads: Sequence[Sequence[Stream]],
+    goods: Sequence[Sequence[Stream]],
+    *,
+    any_type: bool = False,
+    end_alike: bool = True,
 ) -> Comparison:
     """Every run of either side is the streams of its ranks. More runs of a side teach what it does
-    by chance. `any_type`: the good side was asked to compute in another precision.
+    by chance. `any_type`: the good side was asked to compute in another precision. `end_alike`: no
+    side ended before the other.
     """
     ranks = {len(run) for run in (*bads, *goods)}
     found = [
-        _compare_rank([run[rank] for run in bads], [run[rank] for run in goods], any_type)
+        _compare_rank(
+            [run[rank] for run in bads], [run[rank] for run in goods], any_type, end_alike
+        )
         for rank in range(min(ranks))
     ]
     guilty = [c for c in found if c.first is not None]
@@ -117,14 +125,17 @@ def _when(parting: Parting | None) -> tuple[int, int]:
     return (parting.bad.step, parting.bad.index)
 
 
-def _compare_rank(bads: Sequence[Stream], goods: Sequence[Stream], any_type: bool) -> Comparison:
+def _compare_rank(
+    bads: Sequence[Stream], goods: Sequence[Stream], any_type: bool, end_alike: bool
+) -> Comparison:
     stepped = [any(o.step for o in side[0].operations) for side in (bads, goods)]
     if stepped[0] != stepped[1]:  # one side alone has an optimizer that counts them
         bads, goods = ([_in_one_step(stream) for stream in side] for side in (bads, goods))
     bad, good = bads[0], goods[0]
     noise = Noise(_learned(bads), _learned(goods))
     alignment = align(bad, good, noise, any_type=any_type)
-    blame = _Blame(bad, good, alignment, any_type)
+    whole = end_alike and bad.ended and good.ended
+    blame = _Blame(bad, good, alignment, any_type, whole=whole)
     guilty = [pair for pair in alignment.pairs if pair.judged.is_guilty]
     first = blame.first(guilty)
     lost = [p for p in alignment.pairs if any_type and first is None and _loses_digits(p.judged)]
@@ -162,21 +173,31 @@ class _Blame:
     """Which of all that differs is named."""
 
     def __init__(
-        self, bad: Stream, good: Stream, alignment: Alignment, any_type: bool = False
+        self,
+        bad: Stream,
+        good: Stream,
+        alignment: Alignment,
+        any_type: bool = False,
+        *,
+        whole: bool = True,
     ) -> None:
         self.bad, self.good, self.alignment, self.any_type = bad, good, alignment, any_type
         self._bad, self._good = bad.by_index(), good.by_index()
         self._partner = {pair.first.index: pair for pair in alignment.pairs}
         self._of_good = {pair.second.index: pair for pair in alignment.pairs}
         self._paired = sorted(self._of_good)
+        # In the last step of a side that ended early nothing is known to be an end.
+        last = min(side.operations[-1].aligned_step for side in (bad, good) if side.operations)
+        self._until: float = math.inf if whole else last
         self._counts = [Counter(map(_kind, side.operations)) for side in (bad, good)]
 
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
         surviving = self._surviving()
         alignment = self.alignment
+        written_over = [p for p in alignment.written_over if p.first.aligned_step < self._until]
         elsewhere = (
             surviving,
-            alignment.written_over,
+            written_over,
             alignment.gradients,
             alignment.updates,
         )
@@ -263,7 +284,11 @@ class _Blame:
 
     def _surviving(self) -> list[Pair]:
         """Those `beside` that are in low precision on one side or lead to an end that differs."""
-        apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
+        apart = {
+            p.first.index: p
+            for p in self.alignment.beside
+            if p.judged.is_guilty and p.first.aligned_step < self._until
+        }
         read = self.bad.all_read_as_numbers()
         several = self._in_other_numbers()
         read_by_good = self.good.all_read_as_numbers()

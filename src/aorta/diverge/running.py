@@ -162,7 +162,10 @@ class _Work:
         good = self.good_and_bad.good
         any_type = good is not None and "dtype" in good.orders
         usable = good is not None and all(any(side) and all(side) for side in runs.values())
-        comparison = compare(runs[BAD], runs[GOOD], any_type=any_type) if usable else None
+        alike = not self._other_ends()
+        comparison = (
+            compare(runs[BAD], runs[GOOD], any_type=any_type, end_alike=alike) if usable else None
+        )
         return self._report(runs, comparison, parted)
 
     def _self_difference(self, runs: _Runs) -> Parting | None:
