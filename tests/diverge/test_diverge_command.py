@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.aorta_cli import COMMAND, Finished, aorta, environ, start_aorta
+from support.git_repositories import Repository
 from support.processes import wait_until_no_process_has
 from support.real_runs import AND_OUT, QUICKLY, diverge_dir
 from support.waiting import patience, wait_until
@@ -450,6 +451,53 @@ def test_a_run_that_was_killed_goes_on_and_runs_nothing_twice(tmp_path: Path) ->
     assert done.json()["status"] == "same"
     assert done.json()["runs"] == 4
     assert len(ran.read_text()) == 5  # the third was killed in the middle, and ran again
+
+
+def test_a_side_that_was_edited_since_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Runs of two programs are never compared, whichever side is another one now."""
+    repository = Repository.create(tmp_path / "repository")
+    place, wait, ran = repository.path, tmp_path / "wait", tmp_path / "ran"
+    command = script(
+        place,
+        f"""
+        import os, time
+        from aorta.diverge import record
+
+        record("value", [1.0])
+        with open({str(ran)!r}, "a") as file:
+            file.write("x")
+        while os.path.exists({str(wait)!r}) and not os.environ.get("BAD"):
+            time.sleep(0.05)
+        """,
+    )
+    written = (place / "train.py").read_text()
+    edited = {"train.py": written.replace("1.0", "2.0")}
+    begun, _ = repository.commit("one", {}), repository.commit("two", edited)
+    repository.git("branch", "working", begun)
+    (place / "train.py").write_text(written)
+    wait.touch()
+    words = ("--output", tmp_path, "--bad-set", "BAD=1", "--good", "working", "--", *command)
+    first = start_aorta("diverge", "-q", *words, cwd=place)
+    wait_until(lambda: ran.exists() and len(ran.read_text()) == 3, "the first run of the good side")
+    os.kill(first.pid, signal.SIGINT)
+    first.communicate(timeout=patience())
+    wait.unlink()
+    resume = ("diverge", "-q", "--json", "--output", tmp_path, "--resume")
+
+    (place / "train.py").write_text(edited["train.py"])
+    refused = aorta(*resume, cwd=place)
+    assert refused.exit_code == 2, refused
+    assert "the script train.py changed since this run began" in refused.stderr
+    (place / "train.py").write_text(written)
+    repository.git("branch", "--force", "working", "HEAD")
+    refused = aorta(*resume, cwd=place)
+    assert refused.exit_code == 2, refused
+    assert "the revision changed since this run began" in refused.stderr
+    assert ran.read_text() == "xxx"
+
+    repository.git("branch", "--force", "working", begun)
+    assert aorta(*resume, cwd=place).json()["status"] == "same"
+    assert ran.read_text() == "xxxxx"  # the third was interrupted, and ran again
 
 
 def test_interrupted_it_says_how_to_go_on_and_leaves_no_process(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +18,12 @@ from aorta.registry.environments import EnvironmentLayers, stack_mitigations
 from aorta.registry.mitigations import shown_env
 from aorta.runtimes.git import Repository, laid_out
 from aorta.scrub.secrets import without_secrets
-from aorta.workloads.trial import WorkloadRequest, check_command, workload_experiment
+from aorta.workloads.trial import (
+    WorkloadRequest,
+    check_command,
+    script_digests,
+    workload_experiment,
+)
 
 BAD, GOOD = "bad", "good"
 
@@ -197,13 +203,19 @@ class DivergeRequest:
                 said = f"--good {self.good}: {wrong.message}"
                 raise UsageError(said, where=wrong.where) from None
 
+    @cached_property
     def identity(self) -> dict[str, Any]:
-        """What makes it the same comparison when it is resumed."""
-        bad = self.known.bad
+        """What makes it the same comparison when it is resumed. Read once: a command may write the
+        script that it runs.
+        """
+        known, bad = self.known, self.known.bad
+        sides = [script_digests(workload_experiment(known[n].request(None))) for n in known.names]
         return {
             "command": [bad.workload, dict(bad.config), str(bad.base)],
             "bad": sorted(bad.env.items()),
-            "good": [repr(self.known.good), self.good],
+            "good": repr(known.good),
+            "revision": self.good and Repository.on_host(bad.base).resolve(self.good),
+            **{script: [side.get(script) for side in sides] for script in chain(*sides)},
             "steps": list(self.steps),
             "seed": self.seed,
             "between ranks": self.between_ranks,

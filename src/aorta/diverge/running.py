@@ -180,7 +180,7 @@ class _Work:
             search=EveryPoint(sides),
             judges=SameJudge(EveryTrial(runs)),
             experiment=_Recording(self.good_and_bad, self.request),
-            fingerprint=self.request.identity(),
+            fingerprint=self.request.identity,
             budget=Budget(max_seconds=self.request.max_wall_clock),
         )
         answer = self.session.answer(question, self.open_executor(), self.listeners())
