@@ -64,6 +64,7 @@ def planted() -> dict[str, Planted]:
         "divergences_training",
         "divergences_last",
         "divergences_second",
+        "divergences_reported",
     )
     return {
         name: one

@@ -77,7 +77,7 @@ def test_a_side_that_takes_too_long_ran_out_of_time(tmp_path: Path) -> None:
     said = "ran out of time before anything was recorded"
     assert f"run 1 of the bad side: {said}" in done.stderr
     assert f"note: a run of the bad side {said}" in done.stdout
-    assert "the bad side ran out of time, the good side ended with exit 0" in done.stdout
+    assert f"the bad side {said}, the good side ended with exit 0" in done.stdout
     assert "None" not in done.stdout + done.stderr
 
 

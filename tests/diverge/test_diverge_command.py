@@ -71,6 +71,28 @@ def test_a_side_that_ends_early_after_the_same_operations_is_not_called_the_same
     assert done.json()["notes"] == [f"the sides end otherwise: {ends}"]
 
 
+def test_what_the_longer_side_does_behind_an_exception_is_no_difference(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os, torch
+
+        torch.manual_seed(0)
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            model(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
+            if os.environ.get("BREAKS") and step == 1:
+                raise ValueError("bad batch")
+        """,
+    )
+    done = aorta("diverge", "-q", "--bad-set", "BREAKS=1", "--", *command, cwd=tmp_path)
+    assert done.exit_code == 3
+    assert "agree as far as both were recorded" in done.stdout
+    assert "the bad side ended with ValueError: bad batch at" in done.stdout
+
+
 def test_the_first_value_that_parts_is_named_also_without_torch(
     parted: tuple[Finished, Path],
 ) -> None:
@@ -375,8 +397,10 @@ def test_a_precision_that_was_requested_is_no_difference(tmp_path: Path) -> None
     requested = ("--bad-set", "SIDE=bad", "--good-set", "SIDE=bad", "--good-dtype", "float32")
     done = aorta("diverge", *requested, "--", *command, cwd=tmp_path, timeout=170)
     assert done.exit_code == 0
-    assert "No operation differs by more than rounding explains" in done.stdout
-    assert "agrees where both sides read its results again" in done.stdout
+    assert (
+        "Nothing that the program ends with differs by more than rounding explains" in done.stdout
+    )
+    assert "what has no partner leads to the same results" in done.stdout
 
 
 LOSES_DIGITS = """
@@ -394,7 +418,9 @@ def test_where_a_requested_precision_shows_that_rounding_takes_every_digit(tmp_p
     command = script(tmp_path, QUICKLY + textwrap.dedent(LOSES_DIGITS) + AND_OUT)
     done = aorta("diverge", "--good-dtype", "float64", "--", *command, cwd=tmp_path, timeout=170)
     assert done.exit_code == 0
-    assert "No operation differs by more than rounding explains" in done.stdout
+    assert (
+        "Nothing that the program ends with differs by more than rounding explains" in done.stdout
+    )
     assert "rounding alone takes nearly every digit from here on: aten::sub" in done.stdout
     (run_dir,) = (tmp_path / "diverge").glob("2*")
     lost = json.loads((run_dir / "result.json").read_text())["lost"]

@@ -30,7 +30,7 @@ _FACTORS = re.compile(r"aten::(mul|div)")
 _UNSCALES = "aten::_amp_foreach_non_finite_check_and_unscale_"
 _SETS_SCALE = "aten::_amp_update_scale_"
 # Of what begins it the first of these is not named where something follows that computes.
-_PREPARES = re.compile(r"aten::(cat|stack|arange|(full|zeros|ones)(_like)?)")
+_PREPARES = re.compile(r"input|aten::(cat|stack|arange|(full|zeros|ones)(_like)?)")
 
 PHASES = {"f": "forward", "b": "backward", "o": "optimizer"}
 
@@ -46,7 +46,8 @@ class Parting:
     reads: tuple[tuple[Operation, float], ...] = ()  # what it read, and how far apart that was
     # Where the sides do different things: what began it; `bad` and `good` differ because of it.
     begins: Operation | None = None
-    only_on: str | None = None  # the side that alone does what began it
+    begun_on: str | None = None  # the side that does what began it
+    only_on: str | None = None  # likewise, if the other never does it
 
     @property
     def operation(self) -> Operation:
@@ -54,8 +55,8 @@ class Parting:
 
     @property
     def module(self) -> str:
-        """Where the operation stands, or else the one that first computes with its result."""
-        return self.operation.module or self.bad.module
+        """Where the operation stands; of what only moves numbers also where they are first used."""
+        return self.operation.module or (self.bad.module if _moves(self.operation) else "")
 
     def to_json(self) -> dict[str, Any]:
         inputs = [
@@ -89,6 +90,7 @@ class Comparison:
     is_aligned: bool
     # At another precision, where no operation is guilty: what loses nearly all digits by rounding.
     lost: Parting | None = None
+    passing: Parting | None = None  # the first that differs where nothing follows from that
 
 
 def compare(
@@ -146,6 +148,7 @@ def _compare_rank(
         unmatched=(*alignment.only_first, *alignment.only_second),
         is_aligned=blame.accounted_for() >= _ALIGNED_ENOUGH * shorter,
         lost=blame.parting(lost[0]) if lost else None,
+        passing=blame.parting(guilty[0]) if guilty and first is None else None,
     )
 
 
@@ -420,7 +423,7 @@ class _Blame:
         mine, theirs = self._counts if is_bad else self._counts[::-1]
         alone = mine[_kind(begins)] > theirs[_kind(begins)]
         side = "bad" if is_bad else "good"
-        return replace(parting, begins=begins, only_on=side if alone else None)
+        return replace(parting, begins=begins, begun_on=side, only_on=side if alone else None)
 
     def _only_moves(self, operation: Operation) -> bool:
         """Whether its result is what it read, in the same precision."""
@@ -462,7 +465,7 @@ class _Carried:
     """Which operations of a stream pass a difference on to an end of it."""
 
     def __init__(self, stream: Stream, partners: Mapping[int, Pair], ends: set[int]) -> None:
-        read = stream.all_read()
+        read = stream.all_read_as_numbers()
         # Those that reach an end, and those behind which the other side does something else.
         self._reach: set[int] = set()
         self._forked: set[int] = set()

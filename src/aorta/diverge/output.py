@@ -80,6 +80,7 @@ class DivergeReport:
             "first": _first(self.first),
             "first_nonfinite": self.nonfinite.to_json() if self.nonfinite else None,
             "lost": lost.to_json() if lost else None,
+            "passing": compared.passing.to_json() if compared and compared.passing else None,
             "history": [one.to_json() for one in self.history],
             "self_difference": parted.to_json() if parted else None,
             "compared_ops": compared.compared if compared else self.ranks_share or 0,
@@ -123,7 +124,14 @@ class DivergeReport:
                 f"a partner, in {self.trials} runs"
             )
             if compared.unmatched and self.status == "same":
-                yield "  what has no partner agrees where both sides read its results again"
+                yield "  what has no partner leads to the same results"
+            if compared.passing is not None and self.status == "same":
+                passing = compared.passing.operation
+                yield (
+                    f"  nothing follows from {self._op(passing)}"
+                    f"{_at(passing.module, passing.file, passing.line)}, step {passing.step}, "
+                    f"which differs by {compared.passing.judged.difference:.3g}"
+                )
             if compared.lost is not None:
                 lost, judged = compared.lost.operation, compared.lost.judged
                 yield (
@@ -183,7 +191,8 @@ class DivergeReport:
 _DONE_WELL = "ended with exit 0"
 _HEADLINES = {
     "found": "The numbers part here:",
-    "same": "No operation differs by more than rounding explains ({ops} recorded).",
+    "same": "Nothing that the program ends with differs by more than rounding explains ({ops} "
+    "operations recorded).",
     "nondeterministic": "The program does not repeat its own numbers, so the two sides cannot be "
     "told apart.",
     "not_aligned": "The two sides do not do the same operations: nothing to compare ({ops} "
@@ -202,7 +211,8 @@ def sentence(first: Parting) -> str:
     """What is different here, in words."""
     judged, bad, good = first.judged, first.bad, first.good
     if first.begins is not None:
-        who = f"only the {first.only_on} side does it" if first.only_on else "one side does it here"
+        alone = f"only the {first.only_on} side does it"
+        who = alone if first.only_on else f"the {first.begun_on} side does it here"
         # Of a draw that is one too many, the numbers of the next one.
         return (
             f"from here on the sides do different things: {who}; the first value apart because of "
@@ -232,8 +242,9 @@ def _parting_lines(first: Parting, op: str) -> Iterator[str]:
     yield f"  {sentence(first)}"
     for name, operation in (("bad", first.bad), ("good", first.good)):
         for digest in operation.outputs[:1]:
+            of = f" of {operation.op}" if first.begins else ""
             yield (
-                f"  {name} result: {list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, "
+                f"  {name} result{of}: {list(digest.shape)} {digest.dtype}, rms {digest.rms:.8g}, "
                 f"from {digest.low:.6g} to {digest.high:.6g}"
             )
 

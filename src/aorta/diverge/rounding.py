@@ -362,7 +362,7 @@ def _steepness(operation: Operation, inputs: Sequence[Digest | None]) -> float:
     elif _STEEP.fullmatch(name):
         steep = max(max(abs(_finite(d.low)), abs(_finite(d.high))) for d in read)
     elif name in _SUMS:
-        steep = largest / out
+        steep = largest / out * (math.sqrt(_sum_length(operation)) if name == "sum" else 1.0)
     elif not _FACTORS.fullmatch(name):
         steep = min(largest / out, _MOST_STEEP)
     return max(1.0, steep)

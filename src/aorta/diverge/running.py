@@ -241,7 +241,10 @@ class _Work:
 
 def _notes(runs: _Runs, other_ends: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     if other_ends:
-        ends = (f"the {side} side {' or '.join(sorted(how))}" for side, how in other_ends.items())
+        ends = (
+            f"the {side} side {' or '.join(sorted(how.values()))}"
+            for side, how in other_ends.items()
+        )
         yield f"the sides end otherwise: {', '.join(ends)}"
     said = {note for side in runs.values() for run in side for s in run for note in s.notes}
     lost = {

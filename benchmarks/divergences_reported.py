@@ -1,0 +1,177 @@
+"""Planted divergences that users met: attention written out or fused, decoding with a cache, an
+optimizer that is fused, data that is not normalised, parts that are added without division.
+"""
+
+import sys
+from typing import Any
+
+from benchmarks.divergences import Planted
+
+torch: Any = sys.modules.get("torch")  # of the process that runs the programs
+
+
+def _turned(x: Any) -> Any:
+    half = x.shape[-1] // 2
+    return torch.cat([-x[..., half:], x[..., :half]], -1)
+
+
+def _decoder(fused: bool, dtype: Any) -> Any:
+    width, heads, length, words = 64, 4, 16, 128
+    speeds = 1.0 / 10000 ** (torch.arange(0, width // heads, 2) / (width // heads))
+    angles = torch.outer(torch.arange(length), speeds).repeat(1, 2)
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+    linear, norm = torch.nn.Linear, torch.nn.RMSNorm
+
+    class Layer(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.k, self.v, self.o = (linear(width, width, bias=False) for _ in range(4))
+            self.up, self.down = linear(width, 128), linear(128, width)
+            self.first, self.second = norm(width), norm(width)
+
+        def forward(self, x: Any) -> Any:
+            y = self.first(x)
+            q, k, v = (
+                part(y).unflatten(-1, (heads, -1)).transpose(1, 2)
+                for part in (self.q, self.k, self.v)
+            )
+            q, k = (one * cos + _turned(one) * sin for one in (q, k))
+            if fused:
+                y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            else:
+                scores = q @ k.transpose(2, 3) * (width // heads) ** -0.5
+                least = torch.finfo(dtype).min
+                scores = scores + torch.full((length, length), least, dtype=dtype).triu(1)
+                y = scores.softmax(-1) @ v
+            x = x + self.o(y.transpose(1, 2).reshape(x.shape))
+            return x + self.down(torch.nn.functional.silu(self.up(self.second(x))))
+
+    layers = [torch.nn.Embedding(words, width), Layer(), Layer(), norm(width)]
+    model = torch.nn.Sequential(*layers, linear(width, words, bias=False))
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.02)
+    return model.to(dtype)
+
+
+def _train_decoder(model: Any, optimizer: Any) -> None:
+    for _ in range(4):
+        ids = torch.randint(0, 128, (4, 16))
+        logits = model(ids)[:, :-1].flatten(0, 1)
+        loss = torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def rotary_attention_written_out(bad: bool) -> None:
+    model = _decoder(not bad, torch.float32)
+    _train_decoder(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+
+
+def rotary_attention_written_out_in_bfloat16(bad: bool) -> None:
+    model = _decoder(not bad, torch.bfloat16)
+    _train_decoder(model, torch.optim.SGD(model.parameters(), lr=0.05))
+
+
+def whole_sequence_or_cache(bad: bool) -> None:
+    width, words = 64, 128
+    embedding = torch.randn(words, width)
+    weights = [torch.randn(width, width) * 0.3 for _ in range(4)]
+    head = torch.randn(words, width) * 0.3
+
+    def norm(x: Any) -> Any:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    def block(x: Any, kept: list[Any]) -> Any:
+        q, k, v = (norm(x) @ weight for weight in weights[:3])
+        if kept:
+            k, v = torch.cat([kept[0], k], 1), torch.cat([kept[1], v], 1)
+        kept[:] = [k, v]
+        scores = q @ k.transpose(1, 2) / width**0.5
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool)
+        later = later.triu(1 + scores.shape[-1] - scores.shape[-2])
+        return x + (scores.masked_fill(later, float("-inf")).softmax(-1) @ v) @ weights[3]
+
+    ids, cache = torch.randint(0, words, (2, 8)), [[] for _ in range(3)]  # type: ignore[var-annotated]
+    for turn in range(12):
+        x = embedding[ids if bad or turn == 0 else ids[:, -1:]]
+        for kept in cache:
+            x = block(x, [] if bad else kept)
+        logits = norm(x)[:, -1:] @ head.T
+        ids = torch.cat([ids, logits.argmax(-1)], 1)
+
+
+def fused_adam_of_a_packed_bias(bad: bool) -> None:
+    """Of the bias of three projections a third has a gradient that is zero but for rounding."""
+    attention = torch.nn.MultiheadAttention(16, 2, batch_first=True)
+    torch.nn.init.normal_(attention.in_proj_bias)
+    head = torch.nn.Linear(16, 3)
+    parameters = [*attention.parameters(), *head.parameters()]
+    how: dict[str, Any] = {"fused": True} if bad else {"foreach": False}
+    optimizer = torch.optim.Adam(parameters, lr=1e-2, **how)
+    for _ in range(4):
+        x, y = torch.randn(4, 10, 16), torch.randint(0, 3, (4,))
+        seen = attention(x, x, x, need_weights=False)[0].mean(1)
+        loss = torch.nn.functional.cross_entropy(head(seen), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def images_that_are_not_normalised(bad: bool) -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
+    mean, deviation = torch.tensor((0.5, 0.4, 0.3)), torch.tensor((0.2, 0.3, 0.4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(3):
+        x = torch.rand(4, 3, 8, 8)
+        if not bad:
+            x = (x - mean.view(3, 1, 1)) / deviation.view(3, 1, 1)  # here: normalised
+        loss = model(x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def parts_added_without_division(bad: bool) -> None:
+    layers = (torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
+    model = torch.nn.Sequential(*layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(3):
+        x, y = torch.randn(8, 16), torch.randint(0, 4, (8,))
+        for part, wanted in zip(x.chunk(1 + bad), y.chunk(1 + bad), strict=True):
+            loss = torch.nn.functional.cross_entropy(model(part), wanted)  # here: added
+            (loss / 1).backward()  # here: added
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def stale_cache_of_another_prompt(bad: bool) -> None:
+    """Only how many words are finite is read, and is the same: their logits are not."""
+    embedding, head = torch.randn(32, 16), torch.randn(32, 16)
+    kept: list[Any] = []
+    for _ in range(2):
+        x = embedding[torch.randint(0, 32, (1, 9))]
+        k = torch.cat([kept[-1], x], 1) if kept and bad else x  # here: stale
+        kept.append(k)
+        y = torch.softmax(x @ k.transpose(1, 2) / 4, -1) @ k  # here: stale
+        int((y[:, -1] @ head.T).isfinite().sum())
+
+
+PLANTED: dict[str, Planted] = {
+    "rotary_attention_written_out": Planted(rotary_attention_written_out, "", status="same"),
+    "rotary_attention_written_out_in_bfloat16": Planted(
+        rotary_attention_written_out_in_bfloat16, "", status="same"
+    ),
+    "whole_sequence_or_cache": Planted(whole_sequence_or_cache, "", status="same"),
+    "fused_adam_of_a_packed_bias": Planted(fused_adam_of_a_packed_bias, "", status="same"),
+    "images_that_are_not_normalised": Planted(
+        images_that_are_not_normalised, "", "# here: normalised", step=0
+    ),
+    "parts_added_without_division": Planted(
+        parts_added_without_division, "", "# here: added", step=0
+    ),
+    "stale_cache_of_another_prompt": Planted(
+        stale_cache_of_another_prompt, "", "# here: stale", step=0
+    ),
+}
