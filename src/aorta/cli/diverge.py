@@ -84,8 +84,8 @@ def command(
     aorta diverge triage_results/T-1/command/2026-11-02T10-00-00
 
     \b
-    Exit codes: 0 an operation was found, or none differs; 2 the command line is wrong;
-    3 nothing was recorded, or the sides do different things or end otherwise; 5 infrastructure;
+    Exit codes: 0 an operation was found, none differs, or the program does not repeat its own
+    numbers; 2 the command line is wrong; 3 nothing was recorded, or the sides do different things or end otherwise; 5 infrastructure;
     130/143 interrupted (resume with --resume).
     """
     from aorta.diverge.output import SCHEMA
