@@ -85,8 +85,8 @@ def command(
 
     \b
     Exit codes: 0 an operation was found, none differs, or the program does not repeat its own
-    numbers; 2 the command line is wrong; 3 nothing was recorded, or the sides do different things or end otherwise; 5 infrastructure;
-    130/143 interrupted (resume with --resume).
+    numbers; 2 the command line is wrong; 3 nothing was recorded, or the sides do different things
+    or end otherwise; 5 infrastructure; 130/143 interrupted (resume with --resume).
     """
     from aorta.diverge.output import SCHEMA
     from aorta.diverge.request import DivergeRequest, parse_steps, plan_lines

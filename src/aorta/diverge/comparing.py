@@ -292,21 +292,7 @@ class _Blame:
             for p in self.alignment.beside
             if p.judged.is_guilty and p.first.aligned_step < self._until
         }
-        read = self.bad.all_read_as_numbers()
-        several = self._in_other_numbers()
-        read_by_good = self.good.all_read_as_numbers()
-        good_ends = [o for o in self.good.operations if o.index not in read_by_good]
-        # Beside what is no end of the good side may stand what agrees with one that is.
-        ends = [
-            i
-            for i, p in apart.items()
-            if i not in read and _end_of(p.first) not in several
-            if p.second.index not in read_by_good
-            or not any(
-                good.shapes[1] == p.first.shapes[1] and self.alignment.agree(p.first, good)
-                for good in good_ends
-            )
-        ]
+        ends = self._ends_among(apart)
         reached = self._upwards(ends, self._bad, self._partner)
         if reached:
             # What a loss is computed from comes before what only its gradients read.
@@ -316,6 +302,24 @@ class _Blame:
             reached = self._upwards(losses, self._bad, self._partner) or reached
         low = {i for i, p in apart.items() if p.judged.other_type and one_is_low(p.first, p.second)}
         return [pair for index, pair in sorted(apart.items()) if index in reached | low]
+
+    def _ends_among(self, apart: Mapping[int, Pair]) -> list[int]:
+        """Beside what is no end of the good side may stand an end that agrees with one of those."""
+        read, several = self.bad.all_read_as_numbers(), self._in_other_numbers()
+        read_by_good = self.good.all_read_as_numbers()
+        good_ends: dict[object, list[Operation]] = {}
+        for operation in self.good.operations:
+            if operation.index not in read_by_good:
+                good_ends.setdefault(operation.shapes[1], []).append(operation)
+
+        def is_elsewhere(pair: Pair) -> bool:
+            alike = good_ends.get(pair.first.shapes[1], ())
+            return pair.second.index in read_by_good and any(
+                self.alignment.agree(pair.first, good) for good in alike
+            )
+
+        lone = (p for i, p in apart.items() if i not in read and _end_of(p.first) not in several)
+        return [pair.first.index for pair in lone if not is_elsewhere(pair)]
 
     def _in_other_numbers(self) -> set[object]:
         """Lone ends that one side has more often, such as losses of micro-batches: which is which
