@@ -394,6 +394,7 @@ class _Blame:
         goods = [self._good[i] for i in self._upwards(*of_good)]
         agree = self.alignment.agree
         parts = in_other_parts(bads, goods) | in_runs(*self._without_partners(step))
+        parts |= _computed_again(bads, self._partner) | _computed_again(goods, self._of_good)
         mine = self._upwards(*of_bad, lambda a: id(a) in parts or any(agree(a, b) for b in goods))
         theirs = self._upwards(*of_good, lambda b: id(b) in parts or any(agree(a, b) for a in bads))
         pair = next((p for p in pairs if p.first.index in mine and p.second.index in theirs), end)
@@ -515,6 +516,17 @@ def _scaled_losses(guilty: Sequence[Pair], reaches: Callable[[int], bool]) -> se
 def _is_drawn_or_counted(operation: Operation) -> bool:
     """Whether it gives whole numbers that no operation computed."""
     return operation.gives_whole_numbers and (operation.is_random or operation.op == "input")
+
+
+def _computed_again(operations: Iterable[Operation], partners: Mapping[int, Pair]) -> set[int]:
+    """By `id` what backward computes once more, as a checkpoint does, to the same numbers."""
+
+    def what(operation: Operation) -> object:
+        return operation.aligned_step, operation.op, operation.outputs
+
+    sides = ((pair.first, pair.second) for pair in partners.values())
+    known = {what(o) for pair in sides for o in pair if o.phase == "f"}
+    return {id(o) for o in operations if o.phase == "b" and what(o) in known}
 
 
 def _is_far(pair: Pair) -> bool:

@@ -37,6 +37,8 @@ _REQUESTED = 5.0
 # Measured: a product of float32 is off by up to 30 roundings of its typical size, whatever its
 # length between 64 and 32,768; both sides are, and the slack comes on top.
 _OF_A_SUM = 8.0
+# Of half of the digits: what samples may not see of that which an operation inherited.
+_UNSEEN = 0.25
 _ADDED_UP = 4.0  # roundings of what is added up
 _PRODUCTS = re.compile(r"(ba|a)?dd(b|)m[mv]|b?m[mv]|v?dot|matmul|linear|_(scaled|grouped)_mm")
 _STEEP = re.compile(r"exp(2|m1|)|_?(log_)?softmax|pow|sinh?|cosh?|tan")
@@ -197,7 +199,7 @@ def judge(
     if not _steps_otherwise((bad, inputs), (good, good_inputs)):
         expected = max(expected, 2 * _turned_round(bad, inputs, inherited))
     if inherited > 0:
-        expected = max(expected, requested)
+        expected = max(expected, requested, _UNSEEN * math.sqrt(least))
     return Judged(apart, expected, inherited, other_type, results)
 
 
