@@ -234,7 +234,8 @@ def _where(file: str, place: str) -> str:
 # -- JSON and YAML --------------------------------------------------------------------------------
 
 
-def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object whose keys stand once; `ValueError` for another."""
     doubled = doubled_key(pairs)
     if doubled is not None:
         raise ValueError(f"the key {doubled!r} stands twice; keep one")
@@ -253,7 +254,7 @@ def _no_constant(name: str) -> object:
 
 def _from_json(text: str, where: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_object_of, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=object_of, parse_constant=_no_constant)
     except json.JSONDecodeError as wrong:
         place = f"{where}:{wrong.lineno}:{wrong.colno}"
         raise SpecError(f"is not valid JSON: {wrong.msg}", where=place) from None
