@@ -84,7 +84,9 @@ def container_launch(trial: TrialSpec) -> Launch:
     # A user of the image's own may write into the trial's directory; root may anyway.
     if IMAGES_USER in options and image.user not in ROOT:
         trial.trial_dir.chmod(0o1777)
-    name = _name(trial)
+    # Says whose it is, and never meets an earlier attempt's name.
+    whose = f"{slug(user_name())}-{os.getpid()}"
+    name = f"aorta-{whose}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
     id_file = private / f"{name}.id"
     words = (
         "run",
@@ -140,11 +142,6 @@ def _run_options(
         *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
         *(f"--mount={_mount_option(mount)}" for mount in mounts),
     )
-
-
-def _name(trial: TrialSpec) -> str:
-    """Says whose it is, and never meets an earlier attempt's name."""
-    return f"aorta-{slug(user_name())}-{os.getpid()}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
 
 
 def user_name() -> str:

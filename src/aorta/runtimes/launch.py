@@ -191,7 +191,7 @@ def _pyxis_launch(trial: TrialSpec) -> Launch:
         argv=(srun, *srun_options(trial), *trial.argv),
         cwd=trial.cwd,
         env=_variables(trial),
-        image_digest=_digest(_image(trial)),
+        image_digest=_image(trial).partition("@")[2] or None,
         refusals=(*_REFUSALS, *ENDED_BY_SLURM),
     )
 
@@ -230,7 +230,7 @@ def image_options(image: str, mounts: Sequence[str], names: Iterable[str]) -> tu
 
 def _variables(trial: TrialSpec) -> dict[str, str]:
     image = _image(trial)
-    digest = _digest(image)
+    digest = image.partition("@")[2]
     known = {"AORTA_DOCKER_IMAGE": image, **({"AORTA_DOCKER_DIGEST": digest} if digest else {})}
     variables = {**variables_of(trial), **known}
     return {name: check_variable(name, value, where="env") for name, value in variables.items()}
@@ -244,10 +244,6 @@ def _image(trial: TrialSpec) -> str:
             where=f"environment {trial.environment.name}",
         )
     return trial.environment.image
-
-
-def _digest(image: str) -> str | None:
-    return image.partition("@")[2] or None
 
 
 def enroot_reference(image: str) -> str:

@@ -151,7 +151,7 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
             stops = False
         share = _MET_AGAIN.get(basis, _RIGHT[basis]) if stops else _RIGHT[basis]
         return cause, min(0.99, share + surer), basis
-    spoken = _said(cause, facts)
+    spoken = said_of_cause(cause, facts)
     if not speaks_of_a_failure(spoken):
         return cause, _RIGHT[basis], basis
     guess = classified(spoken)
@@ -175,12 +175,7 @@ def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
     return 0.03 * has_end - 0.1 * bool(rivals) - 0.1 * survived
 
 
-def said(facts: Facts) -> Said:
-    """What the cause says, whoever names it."""
-    return _said(find_cause(with_recorded_ends(facts))[0], facts)
-
-
-def _said(cause: FoundCause, facts: Facts) -> Said:
+def said_of_cause(cause: FoundCause, facts: Facts) -> Said:
     """Where only the end of a rank is known, what its own logs say, their last statement first."""
     event = cause.events[0] if cause.events else None
     spoken = said_by(event, _logs_of(cause, facts), cause.rank)
