@@ -244,10 +244,9 @@ def _is_word(token: str) -> bool:
 
 _ERROR_LINE = re.compile(
     r"(?i)(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|assert\w*|"
-    r"panic(?:ked)?|"
-    r"nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|segmentation fault|"
-    r"double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|exceeded|"
-    r"timed out|cannot|can't|could not|unable|refused|denied|no such|not found|unexpected|"
+    r"panic(?:ked)?|nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|"
+    r"segmentation fault|double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|"
+    r"exceeded|timed out|cannot|can't|could not|unable|refused|denied|no such|not found|unexpected|"
     r"mismatch(?:ed)?|undefined|truncated|wrong)\b|what\(\):"
 )
 _LAUNCHER = re.compile(
@@ -262,8 +261,7 @@ _LAUNCHER = re.compile(
 )
 _HARMLESS = re.compile(
     r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |"
-    r"leaked semaphore|"
-    r"^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
+    r"leaked semaphore|^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
 )
 _MOST_WORDS = 8
 _OF_A_WORKLOAD = "aorta: failed: "  # how a registered workload's own process tells its failure

@@ -148,23 +148,16 @@ def probe_docker(machine: Machine) -> Probed:
     """A container cannot see its own image: AORTA_DOCKER_IMAGE and _DIGEST name it."""
     if container_type(machine) == "baremetal":
         return Probed(None)
+    podmans = re.search(r'^image="(.+)"$', machine.text("/run/.containerenv") or "", re.MULTILINE)
+    named = _CONTAINER_ID.search(machine.text("/proc/self/cgroup") or "")
+    mounted = _OWN_MOUNT.search(machine.text("/proc/self/mountinfo") or "")
     value: JsonObject = {
-        "image": machine.environ.get("AORTA_DOCKER_IMAGE") or _podman_image(machine),
+        "image": machine.environ.get("AORTA_DOCKER_IMAGE") or (podmans and podmans[1]),
         "digest": machine.environ.get("AORTA_DOCKER_DIGEST"),
     }
     missing = missing_in("docker", value, "not given when the container was started")
-    return Probed({**value, "container_id": _container_id(machine)}, missing)
-
-
-def _podman_image(machine: Machine) -> str | None:
-    found = re.search(r'^image="(.+)"$', machine.text("/run/.containerenv") or "", re.MULTILINE)
-    return found[1] if found else None
-
-
-def _container_id(machine: Machine) -> str | None:
-    named = _CONTAINER_ID.search(machine.text("/proc/self/cgroup") or "")
-    mounted = _OWN_MOUNT.search(machine.text("/proc/self/mountinfo") or "")
-    return named[0] if named else mounted[1] if mounted else None
+    known = named[0] if named else mounted[1] if mounted else None
+    return Probed({**value, "container_id": known}, missing)
 
 
 # -- Python and its packages

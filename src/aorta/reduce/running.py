@@ -411,21 +411,18 @@ class ReductionRun:
         return [*sources, Path(self.plan.spec.file), self.session.path.parent]
 
     def _report(self, reduction: Reduction, answer: Answer) -> ReduceReport:
+        """An oracle that names the failure itself, such as a number, says it in its words."""
+        key = reduction.best.config_key
+        failing = [r for r in answer.records if r.outcome is Outcome.REPRODUCED]
+        why = [r.why for r in failing if r.point.config_key == key]
         return ReduceReport(
             run_dir=self.session.path,
             reduction=reduction,
             ending=answer.ending,
             records=answer.records,
-            failure=answer.expected or _named_by_oracle(answer.records, reduction),
+            failure=answer.expected or (named_failure(ORACLE, why[-1]) if why else None),
             mitigations=self.plan.mitigations,
         )
-
-
-def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Failure | None:
-    """An oracle that names the failure itself, such as a number, says it in its words."""
-    key = reduction.best.config_key
-    why = [r.why for r in records if r.point.config_key == key and r.outcome.value == "reproduced"]
-    return named_failure(ORACLE, why[-1]) if why else None
 
 
 def _enough(report: ReduceReport, before: HitCount) -> int:

@@ -129,6 +129,9 @@ def _run_options(
     """All but its name, its variables, and the options that the environment names."""
     engine = client.engine
     given = {option.partition("=")[0] for option in options}
+    # The caller, where root inside is root outside: the trial's files stay the caller's.
+    is_callers = os.geteuid() == 0 or engine.root_is_caller
+    is_chosen = is_callers or not given.isdisjoint({"--user", "-u"}) or is_rootless(client)
     return (
         f"--label=aorta.pid={os.getpid()}",
         f"--label=aorta.user={user_name()}",
@@ -138,7 +141,7 @@ def _run_options(
         # Without it SELinux forbids the mounts, or relabels the host's files.
         "--security-opt=label=disable",
         *engine.run_options,
-        *_user(client, options),
+        *([] if is_chosen else [f"--user={os.geteuid()}:{os.getegid()}"]),
         *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
         *(f"--mount={_mount_option(mount)}" for mount in mounts),
     )
@@ -149,15 +152,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a user id without a name
         return str(os.geteuid())
-
-
-def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
-    """The caller, where root inside is root outside: the trial's files stay the caller's."""
-    given = {option.partition("=")[0] for option in options}
-    if os.geteuid() == 0 or client.engine.root_is_caller or not given.isdisjoint({"--user", "-u"}):
-        return
-    if not is_rootless(client):
-        yield f"--user={os.geteuid()}:{os.getegid()}"
 
 
 def _handed_over(

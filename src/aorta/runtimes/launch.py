@@ -97,15 +97,6 @@ def metric_file_of(trial: TrialSpec) -> Path | None:
 
 
 def _venv_launch(trial: TrialSpec) -> Launch:
-    venv = _venv_of(trial)
-    variables = variables_of(trial)
-    search_path = variables.get("PATH", os.environ.get("PATH", os.defpath))
-    activated = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}{os.pathsep}{search_path}"}
-    unset = frozenset({"PYTHONHOME"} - variables.keys())
-    return Launch(argv=trial.argv, cwd=trial.cwd, env={**variables, **activated}, unset=unset)
-
-
-def _venv_of(trial: TrialSpec) -> Path:
     environment = trial.environment
     where = f"environment {environment.name}"
     if environment.venv is None:
@@ -120,7 +111,11 @@ def _venv_of(trial: TrialSpec) -> Path:
             f"make it with: python3 -m venv {venv}",
             where=where,
         )
-    return venv
+    variables = variables_of(trial)
+    search_path = variables.get("PATH", os.environ.get("PATH", os.defpath))
+    activated = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}{os.pathsep}{search_path}"}
+    unset = frozenset({"PYTHONHOME"} - variables.keys())
+    return Launch(argv=trial.argv, cwd=trial.cwd, env={**variables, **activated}, unset=unset)
 
 
 # -- which directories of the host it sees

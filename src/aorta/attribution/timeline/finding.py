@@ -47,11 +47,9 @@ _OF_ANOTHER = re.compile(
 _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
     r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|"
-    r"_wrap_model|prepare_model|"
-    r"_move_model_to_device|to_empty|_load_pretrained_model|initialize_model|load_model|"
-    r"_configure_distributed_model|"
-    r"init_\w+|profile_run|determine_num_available_blocks|_initialize_kv_caches?|"
-    r"create_model)(?: > |$)"
+    r"_wrap_model|prepare_model|_move_model_to_device|to_empty|_load_pretrained_model|"
+    r"initialize_model|load_model|_configure_distributed_model|init_\w+|profile_run|"
+    r"determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
 )
 # How often findings were right at first looks (`python -m benchmarks attribution`), by what they
 # rest on; and, where they name what stops a job, how often a restart would have met it again.
