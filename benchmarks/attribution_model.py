@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from aorta.attribution import what_was_said
+from aorta.attribution import Evidence, facts_of
 from aorta.attribution.classify import (
     SCALE,
     WEIGHTS,
@@ -36,8 +36,11 @@ from aorta.attribution.classify import (
     shares_of,
 )
 from aorta.attribution.documents import USER_ERRORS, FailureClass
+from aorta.attribution.events.reading import read
+from aorta.attribution.evidence import kernel_sources, readable_sources
 from aorta.attribution.policy import SURE
-from aorta.attribution.timeline.finding import speaks_of_a_failure
+from aorta.attribution.timeline.causes import find_cause, with_recorded_ends
+from aorta.attribution.timeline.finding import said_of_cause, speaks_of_a_failure
 from benchmarks.faults.corpus import cases
 from benchmarks.faults.field.sets import SETS
 
@@ -95,6 +98,13 @@ def examples() -> Iterator[Example]:
         said = said_of(row["text"], row["raised"])
         yield Example(row["name"], "phrases", row["class"], None, said, {})
     yield from reports()
+
+
+def what_was_said(evidence: Evidence) -> Said:
+    """What the cause of a failure says, as the word model reads it."""
+    logs = readable_sources(evidence)
+    facts = facts_of(evidence, logs, read([*logs, *kernel_sources(evidence)])[0])
+    return said_of_cause(find_cause(with_recorded_ends(facts))[0], facts)
 
 
 def reports() -> Iterator[Example]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution.classify import Said, named
+from aorta.attribution.classify import named
 from aorta.attribution.documents import (
     Action,
     Attribution,
@@ -45,7 +45,7 @@ from aorta.attribution.logs.prefixes import in_one_calendar
 from aorta.attribution.policy import DEFAULT_NO_PROGRESS_LIMIT, decide, is_same_failure
 from aorta.attribution.progress import JobProgress, progress_of, world_size
 from aorta.attribution.timeline import Facts, is_quiet
-from aorta.attribution.timeline.finding import conclude, said
+from aorta.attribution.timeline.finding import conclude
 from aorta.core.errors import UsageError
 from aorta.executors.evidence import json_object
 
@@ -91,19 +91,13 @@ def _find(evidence: Evidence) -> Finding:
     logs = readable_sources(evidence)
     everything = [*logs, *kernel_sources(evidence)]
     events, is_all = read(everything, ends_only=True)
-    finding = conclude(_facts(evidence, logs, events))
+    finding = conclude(facts_of(evidence, logs, events))
     if is_all or finding.confidence >= SURE_ENOUGH:
         return finding
-    return conclude(_facts(evidence, logs, read(everything)[0]))
+    return conclude(facts_of(evidence, logs, read(everything)[0]))
 
 
-def what_was_said(evidence: Evidence) -> Said:
-    """What the cause of a failure says, as the word model reads it."""
-    logs = readable_sources(evidence)
-    return said(_facts(evidence, logs, read([*logs, *kernel_sources(evidence)])[0]))
-
-
-def _facts(evidence: Evidence, logs: list[ReadableLog], shown: Sequence[Event]) -> Facts:
+def facts_of(evidence: Evidence, logs: list[ReadableLog], shown: Sequence[Event]) -> Facts:
     failures = failures_with_times(evidence)
     began = [log.began for log in logs if log.began is not None]
     written = [event.time for event in shown if event.time is not None]
@@ -155,7 +149,7 @@ def attribute_request(request: AttributeRequest) -> Attribution:
 
 
 CYCLE_INFO = "cycle_info.json"
-_CYCLE = re.compile(r"cycle_(\d+)$")
+_CYCLE = re.compile(r"cycle_(\d+)")
 
 
 def collect(request: AttributeRequest) -> Evidence:
@@ -183,13 +177,13 @@ def collect(request: AttributeRequest) -> Evidence:
 
 def last_cycle(path: Path) -> Path | None:
     """The last cycle in a log directory of `aorta launch`; None where it is none."""
-    cycles = _cycles_in(path) if path.is_dir() and not (path / CYCLE_INFO).is_file() else []
+    cycles = cycles_in(path) if path.is_dir() and not (path / CYCLE_INFO).is_file() else []
     return cycles[-1][1] if cycles else None
 
 
-def _cycles_in(directory: Path) -> list[tuple[int, Path]]:
-    """By number."""
-    found = ((_CYCLE.search(path.name), path) for path in directory.iterdir() if path.is_dir())
+def cycles_in(directory: Path) -> list[tuple[int, Path]]:
+    """The directories `cycle_<n>` in a log directory, by number."""
+    found = ((_CYCLE.fullmatch(path.name), path) for path in directory.iterdir() if path.is_dir())
     return sorted((int(number[1]), path) for number, path in found if number)
 
 
@@ -204,7 +198,7 @@ def lifetime(info: Mapping[str, Any]) -> float | None:
 
 def _earlier_cycles(directory: Path, logs: Sequence[Path]) -> list[Path]:
     """The cycles under `directory` before the one of these logs, oldest first."""
-    cycles = _cycles_in(directory)
+    cycles = cycles_in(directory)
     own = {place for log in logs for place in (log.resolve(), *log.resolve().parents)}
     limit = min((number for number, path in cycles if path.resolve() in own), default=None)
     return [path for number, path in cycles if limit is None or number < limit]

@@ -106,16 +106,10 @@ def _ran_before(finding: Finding, history: Sequence[PastCycle]) -> bool:
     """Whether the job came past this place before: a mount or a node may have changed since."""
     if finding.failure_class in _FROM_OUTSIDE:
         return False
-    return _came_far(finding) or any(made_progress(cycle) for cycle in history)
-
-
-def _came_far(finding: Finding) -> bool:
-    """Whether it ran so long that a user error would have shown before."""
-    if finding.failure_class not in USER_ERRORS:
-        return False
-    if finding.last_step is None:
-        return finding.made_steps
-    return finding.last_step > FEW_STEPS
+    # Whether it ran so long that a user error would have shown before.
+    far = finding.made_steps if finding.last_step is None else finding.last_step > FEW_STEPS
+    came_far = far and finding.failure_class in USER_ERRORS
+    return came_far or any(made_progress(cycle) for cycle in history)
 
 
 def _needed(finding: Finding) -> float:

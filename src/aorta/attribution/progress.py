@@ -61,11 +61,10 @@ _NO_STEP = re.compile(
     re.IGNORECASE,
 )
 _OTHER_WORK = re.compile(
-    r"load|shard|\bmap\b|map:|num_proc|token|download|fetch|filter|generat|\bsav|eval|valid|"
-    r"\btest|predict|sanity|check|extract|index|cach|"
-    r"pack|process|read|warm|captur|compil|prompt|resolv|upload|convert|quant|calibrat|build|"
-    r"split|copy|hash|scan|infer|sampling|dequant|"
-    r"flatten|group|channel|nccl|worker|init|graph|attempt|retr",
+    r"load|shard|\bmap\b|map:|num_proc|token|download|fetch|filter|generat|\bsav|eval|valid|\btest|"
+    r"predict|sanity|check|extract|index|cach|pack|process|read|warm|captur|compil|prompt|resolv|"
+    r"upload|convert|quant|calibrat|build|split|copy|hash|scan|infer|sampling|dequant|flatten|"
+    r"group|channel|nccl|worker|init|graph|attempt|retr",
     re.IGNORECASE,
 )
 _OF_TRAINING = re.compile(r"train|epoch|step|iter", re.IGNORECASE)

@@ -2,10 +2,10 @@
 
 import difflib
 import importlib
-import json
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from aorta.cli import COMMANDS, OTHER_NAMES, VERBS, top_help
-from aorta.cli.printing import say, why_results_are_lost
+from aorta.cli.printing import print_json, say, why_results_are_lost
 from aorta.core.errors import AortaError, Exit, Terminated, UsageError
 from aorta.version import __version__
 
@@ -60,7 +60,8 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 def _exit_code(arguments: Sequence[str]) -> int:
-    as_json = "--json" in _before_command(arguments)
+    # Behind a literal `--` is the user's command.
+    as_json = "--json" in takewhile("--".__ne__, arguments)
     try:
         _check_current_directory()
         return int(app.main(list(arguments), prog_name="aorta", standalone_mode=False) or 0)
@@ -87,11 +88,6 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _before_command(arguments: Sequence[str]) -> Sequence[str]:
-    """What stands before a literal `--`; behind it is the user's command."""
-    return arguments[: list(arguments).index("--")] if "--" in arguments else arguments
-
-
 def _usage_line(wrong: click.ClickException) -> str:
     context = getattr(wrong, "ctx", None)
     return f"try '{context.command_path} --help'" if context else "try 'aorta --help'"
@@ -113,4 +109,4 @@ def _interrupted(code: Exit, as_json: bool) -> int:
 def _print_error(kind: str, message: str, where: str | None, as_json: bool) -> None:
     if as_json:
         body = {"kind": kind, "message": message, "where": where}
-        print(json.dumps({"schema": "aorta.error/1", "aorta_version": __version__, "error": body}))
+        print_json("aorta.error/1", {"error": body})

@@ -205,17 +205,12 @@ def _message(here: Sequence[Any], elsewhere: Sequence[Any], known: Iterable[str]
     expected = [said[1] for p in here if (said := _EXPECTED.match(p["msg"]))]
     if expected:
         words = " or ".join(dict.fromkeys(_OURS.get(one, one) for one in expected))
-        return f"found {_found(problem)}, expected {words}{more}"
+        inside = ".".join(str(part).lower() for part in problem["loc"])
+        value, may_be_secret = problem["input"], any(word in inside for word in _SECRET_WORDS)
+        found = f"a {type(value).__name__}" if may_be_secret else _kind(value)
+        return f"found {found}, expected {words}{more}"
     said = problem["msg"].removeprefix("Value error, ").partition(" after validation")[0]
     return f"{said.replace('Tuple should', 'Value should')}{more}"
-
-
-def _found(problem: Any) -> str:
-    inside = ".".join(str(part).lower() for part in problem["loc"])
-    value = problem["input"]
-    if any(word in inside for word in _SECRET_WORDS):
-        return f"a {type(value).__name__}"  # the value may be a secret
-    return _kind(value)
 
 
 def _kind(value: object) -> str:
@@ -234,7 +229,8 @@ def _where(file: str, place: str) -> str:
 # -- JSON and YAML --------------------------------------------------------------------------------
 
 
-def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object whose keys stand once; `ValueError` for another."""
     doubled = doubled_key(pairs)
     if doubled is not None:
         raise ValueError(f"the key {doubled!r} stands twice; keep one")
@@ -253,7 +249,7 @@ def _no_constant(name: str) -> object:
 
 def _from_json(text: str, where: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_object_of, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=object_of, parse_constant=_no_constant)
     except json.JSONDecodeError as wrong:
         place = f"{where}:{wrong.lineno}:{wrong.colno}"
         raise SpecError(f"is not valid JSON: {wrong.msg}", where=place) from None

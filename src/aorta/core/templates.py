@@ -213,9 +213,9 @@ def says_the_same(known: str, other: str, *, seen: int = 1) -> bool:
     return seen < _FIRM or covers(known, other)
 
 
-def common(one: str, other: str, *, share: float = 0.5) -> str | None:
-    """What two templates of one configuration have in common; None if they share less than
-    `share` of their words, and neither is a part of the other.
+def common(one: str, other: str) -> str | None:
+    """What two templates of one configuration have in common; None if they share less than half of
+    their words, and neither is a part of the other.
 
     "no shard left in queue", "no shard right in queue" -> "no shard <*> in queue"
     """
@@ -224,7 +224,7 @@ def common(one: str, other: str, *, share: float = 0.5) -> str | None:
     same = sum(_is_word(word) for at, _, size in blocks for word in ours[at : at + size])
     counts = sorted((sum(map(_is_word, ours)), sum(map(_is_word, theirs))))
     is_part = same == counts[0] >= _ENOUGH_FOR_A_PART
-    if same < share * counts[1] and not is_part:
+    if 2 * same < counts[1] and not is_part:
         return None
     merged, i, j = "", 0, 0
     for at, there, size in blocks:
@@ -244,10 +244,9 @@ def _is_word(token: str) -> bool:
 
 _ERROR_LINE = re.compile(
     r"(?i)(?:error|exception)\b|\b(?:fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|assert\w*|"
-    r"panic(?:ked)?|"
-    r"nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|segmentation fault|"
-    r"double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|exceeded|"
-    r"timed out|cannot|can't|could not|unable|refused|denied|no such|not found|unexpected|"
+    r"panic(?:ked)?|nan|killed|crash(?:ed)?|core dumped|what\(\):|terminate called|"
+    r"segmentation fault|double free|corrupt(?:ed|ion)?|diverged|out of memory|oom|illegal|invalid|"
+    r"exceeded|timed out|cannot|can't|could not|unable|refused|denied|no such|not found|unexpected|"
     r"mismatch(?:ed)?|undefined|truncated|wrong)\b|what\(\):"
 )
 _LAUNCHER = re.compile(
@@ -262,8 +261,7 @@ _LAUNCHER = re.compile(
 )
 _HARMLESS = re.compile(
     r"\b\w*Warning: |\b(?:WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b[:\]\s|]|^[WI]\d{4} |"
-    r"leaked semaphore|"
-    r"^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
+    r"leaked semaphore|^\s*warnings\.warn\(|resource_tracker|OMP_NUM_THREADS|^Exception ignored "
 )
 _MOST_WORDS = 8
 _OF_A_WORKLOAD = "aorta: failed: "  # how a registered workload's own process tells its failure
@@ -305,17 +303,14 @@ def words_of(stderr: Sequence[str], stdout: Sequence[str]) -> tuple[str, ...]:
     errors = [line for line in dict.fromkeys(stderr) if is_error(line)]
     if errors:
         others = [line for line in stderr if not is_error(line)]
-        reason = [] if any(map(_says_what, errors)) else _last(others)
+        # `job failed` says no more than that there was an error.
+        says_what = any(len(words_in(_ERROR_LINE.sub("", line))) > 1 for line in errors)
+        reason = [] if says_what else _last(others)
         return tuple(dict.fromkeys([*errors[-_MOST_WORDS:], *reason, *_last(stderr)]))
     recorded = [
         line for line in dict.fromkeys(stdout) if is_error(line) and stdout.count(line) == 1
     ]
     return tuple(dict.fromkeys([*(recorded[-_MOST_WORDS:] or _last(stdout)), *_last(stderr)]))
-
-
-def _says_what(line: str) -> bool:
-    """Whether a line of an error says more than that there was one: `job failed` does not."""
-    return len(words_in(_ERROR_LINE.sub("", line))) > 1
 
 
 def _last(lines: Sequence[str]) -> list[str]:

@@ -181,11 +181,6 @@ class WatchedStream:
         return {"bytes_seen": self.seen, "last_at": self.last_at, "tail": _text(tail)}
 
 
-def compiled(patterns: list[dict[str, Any]], stream: str) -> list[CompiledPattern]:
-    """Those that look at this stream."""
-    return [CompiledPattern(one) for one in patterns if one["stream"] in {stream, "both"}]
-
-
 @contextmanager
 def _time_limit(pattern: str) -> Iterator[None]:
     """Break a regular expression after so much CPU time; a busy machine does not count."""

@@ -129,7 +129,15 @@ class RayExecutor:
         jobs: int | None = None,
         grace: float = GRACE_SECONDS,
     ) -> None:
-        _check(resources)
+        if find_spec("ray") is None:
+            raise InfrastructureError(
+                "ray is not installed here; install it with: pip install 'aorta-triage[ray]'"
+            )
+        if resources.tasks > 1:
+            raise UsageError(
+                "a task of Ray runs on one node; --nodes and --tasks-per-node are for --executor "
+                "slurm: let the command start its own ranks, and give it their CPUs and GPUs"
+            )
         self._address, self._resources, self._jobs, self._grace = address, resources, jobs, grace
         self._held: dict[str, TrialSpec] = {}
         self._cancelled: dict[str, float] = {}
@@ -242,15 +250,3 @@ def moved(trial: TrialSpec, cwd: Path, trial_dir: Path) -> TrialSpec:
 def _renamed(old: Path, new: Path) -> Callable[[str], str]:
     whole = re.compile(rf"(?<![\w./-]){re.escape(str(old))}(?=/|[^\w.-]|$)")
     return lambda text: whole.sub(lambda _: str(new), text)
-
-
-def _check(resources: Resources) -> None:
-    if find_spec("ray") is None:
-        raise InfrastructureError(
-            "ray is not installed here; install it with: pip install 'aorta-triage[ray]'"
-        )
-    if resources.tasks > 1:
-        raise UsageError(
-            "a task of Ray runs on one node; --nodes and --tasks-per-node are for --executor "
-            "slurm: let the command start its own ranks, and give it their CPUs and GPUs"
-        )

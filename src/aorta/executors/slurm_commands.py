@@ -92,7 +92,11 @@ def nodes_of(partition: str | None) -> list[NodeState]:
     for line in answer.splitlines():
         name, cpus, state, resources, where = line.split("|")
         if partition or where.endswith("*"):
-            found[name] = NodeState(name, (int(cpus), _gpus(resources)), _word(state) in _USABLE)
+            # `gpu:2`, `gpu:a100:4(S:0-1)`, `gpu:a:1,gpu:b:3,shard:8`
+            gpus = sum(map(int, re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", resources)))
+            # `mixed*`, `idle~`: the state without the flag behind it
+            usable = re.sub(r"[^a-z].*", "", state.lower()) in _USABLE
+            found[name] = NodeState(name, (int(cpus), gpus), usable)
     return list(found.values())
 
 
@@ -214,13 +218,3 @@ def allocated_gpus(environ: Mapping[str, str]) -> int:
 
 def current_allocation() -> str | None:
     return os.environ.get("SLURM_JOB_ID") or None
-
-
-def _word(state: str) -> str:
-    """`mixed*`, `idle~`: the state without the flag behind it."""
-    return re.sub(r"[^a-z].*", "", state.lower())
-
-
-def _gpus(resources: str) -> int:
-    """`gpu:2`, `gpu:a100:4(S:0-1)`, `gpu:a:1,gpu:b:3,shard:8`."""
-    return sum(int(n) for n in re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", resources))

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from aorta.executors import process_tree
 from aorta.executors.evidence import (
+    CompiledPattern,
     MetricFile,
     SlowPatternError,
     WatchedStream,
-    compiled,
     json_object,
     oom_kills,
 )
@@ -150,7 +150,8 @@ class SupervisedTrial:
             os.set_blocking(read_end, False)
             with suppress(OSError):  # a smaller pipe is only slower
                 fcntl.fcntl(read_end, _F_SETPIPE_SZ, 1 << 20)
-            patterns = compiled(self.request["patterns"], name)
+            wanted = [p for p in self.request["patterns"] if p["stream"] in {name, "both"}]
+            patterns = [CompiledPattern(pattern) for pattern in wanted]
             limit = self.request["max_log_bytes"]
             self.streams[read_end] = WatchedStream(name, directory / f"{name}.log", patterns, limit)
         try:

@@ -508,7 +508,11 @@ class WorkerFamilies:
                     os.killpg(pid, signal.SIGKILL)
         deadline = time.monotonic() + _ENOUGH
         killed: set[int] = set()
-        while (left := self._left(mark.encode()) - ended) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            here = set(descendants(os.getpid())) - ended
+            left = {pid for pid in here if pid in self._seen or _is_marked(pid, mark.encode())}
+            if not left:
+                break
             for pid in left:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
@@ -518,10 +522,6 @@ class WorkerFamilies:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         self._seen.clear()
-
-    def _left(self, mark: bytes) -> set[int]:
-        here = descendants(os.getpid())
-        return {pid for pid in here if pid in self._seen or _is_marked(pid, mark)}
 
 
 def _is_marked(pid: int, mark: bytes) -> bool:

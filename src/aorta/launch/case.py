@@ -49,7 +49,14 @@ def write_case(request: CaseRequest) -> None:
     fresh = log_dir / f".case.{os.getpid()}"
     shutil.rmtree(fresh, ignore_errors=True)
     (fresh / "logs").mkdir(parents=True)
-    _write_finding(fresh, request)
+    ruling = request.ruling
+    content = {
+        "finding": ruling.verdict.finding,
+        "decision": ruling.document,
+        "elapsed_ms": ruling.elapsed_ms,
+        "ending": asdict(ruling.ending) if ruling.ending else None,
+    }
+    write_json(fresh / "finding.json", SCHEMA, content)
     _write_machine(fresh / "env.json")
     shutil.copy2(CycleDir(log_dir, start.cycle).info, fresh / "cycle_info.json")
     for piece in request.failed.evidence:
@@ -78,17 +85,6 @@ def _write_machine(file: Path) -> None:
     with suppress(subprocess.SubprocessError):
         done = subprocess.run(probe, capture_output=True, check=True, timeout=_PROBE_WITHIN)
         write_whole(file, done.stdout.decode())
-
-
-def _write_finding(folder: Path, request: CaseRequest) -> None:
-    ruling = request.ruling
-    content = {
-        "finding": ruling.verdict.finding,
-        "decision": ruling.document,
-        "elapsed_ms": ruling.elapsed_ms,
-        "ending": asdict(ruling.ending) if ruling.ending else None,
-    }
-    write_json(folder / "finding.json", SCHEMA, content)
 
 
 def _copy_logs(piece: CycleEvidence, folder: Path) -> None:

@@ -96,8 +96,12 @@ class _Launch:
             )
             agent.record_interruption(JobEnding(Exit.INFRASTRUCTURE, what))
             raise StoreLostError(what) from lost
-        except Exception as wrong:
-            self._end_for_everybody(wrong)
+        except AortaError:  # a wrong option: the others find it themselves
+            raise
+        except Exception as wrong:  # this agent broke: the others must not wait
+            ending = JobEnding(Exit.FAILED, f"an agent failed: {type(wrong).__name__}: {wrong}")
+            agent.record_interruption(ending)
+            _without_waiting(lambda: agent.end_for_everybody(ending))
             raise
         finally:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -117,14 +121,6 @@ class _Launch:
             _write_case(self._log_dir.path, *self._decider.last, self._options, opened)
         with suppress(StoreLostError):
             self._rendezvous.linger()
-
-    def _end_for_everybody(self, wrong: Exception) -> None:
-        """This agent broke: the others must not wait. A wrong option they find themselves."""
-        if not isinstance(wrong, AortaError):
-            reason = f"an agent failed: {type(wrong).__name__}: {wrong}"
-            ending = JobEnding(Exit.FAILED, reason)
-            self._agent.record_interruption(ending)
-            _without_waiting(lambda: self._agent.end_for_everybody(ending))
 
 
 def _without_waiting(what: Callable[[], object]) -> None:

@@ -100,10 +100,15 @@ def parse(arguments: Sequence[str]) -> Options:
 
 def _choose_rendezvous(given: Namespace) -> None:
     """As torchrun does: one node needs no address; `static` is what is left."""
-    nodes = _nodes(given)
+    try:
+        least, most = torchrun.parse_min_max_nnodes(given.nnodes)
+    except (ValueError, RuntimeError):
+        least, most = 0, 0
+    if not 0 < least <= most:
+        raise UsageError(f"--nnodes {given.nnodes}: expected N or MIN:MAX with 0 < MIN <= MAX")
     by_name = given.rdzv_backend == "static" or given.ft_launcher_defaults
     unaddressed = by_name and not given.rdzv_endpoint
-    if given.standalone or (unaddressed and given.master_port is None and nodes[1] == 1):
+    if given.standalone or (unaddressed and given.master_port is None and most == 1):
         given.rdzv_backend, given.rdzv_endpoint = "c10d", "localhost:0"
         given.rdzv_id = given.rdzv_id if given.rdzv_id != "none" else uuid.uuid4().hex
     if given.master_port is None:
@@ -113,16 +118,6 @@ def _choose_rendezvous(given: Namespace) -> None:
             f"--rdzv-backend {given.rdzv_backend} has no compare-and-set store to decide in; "
             "use c10d (or static with --master-addr and --node-rank)"
         )
-
-
-def _nodes(given: Namespace) -> tuple[int, int]:
-    try:
-        least, most = torchrun.parse_min_max_nnodes(given.nnodes)
-    except (ValueError, RuntimeError):
-        least, most = 0, 0
-    if not 0 < least <= most:
-        raise UsageError(f"--nnodes {given.nnodes}: expected N or MIN:MAX with 0 < MIN <= MAX")
-    return least, most
 
 
 def _torch_config(given: Namespace) -> tuple[LaunchConfig, tuple[str, ...]]:

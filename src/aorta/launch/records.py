@@ -7,7 +7,6 @@ on counting behind the cycles of a run that is over.
 import json
 import logging
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from aorta.attribution import Action
+from aorta.attribution import Action, cycles_in
 from aorta.core.errors import AortaError
 from aorta.engine.atomic import write_whole
 from aorta.engine.rundir import RunDir, write_atomically
@@ -30,7 +29,6 @@ T = TypeVar("T")
 
 HANG = "hang"  # how a note about a hang begins
 _LONGEST_REASON = 500
-_CYCLE = re.compile(r"cycle_(\d+)\Z")
 _complaints: set[str] = set()
 
 
@@ -344,8 +342,7 @@ class LogDir:
                     "another job writes to %s; this one takes the folder %s", self._base, folder
                 )
         with suppress(OSError):
-            names = (_CYCLE.match(entry.name) for entry in (self._base / folder).iterdir())
-            first = max((int(name[1]) + 1 for name in names if name), default=0)
+            first = max((n + 1 for n, _ in cycles_in(self._base / folder)), default=0)
         return folder, first
 
     def cycle(self, start: CycleStart) -> "CycleDir":

@@ -192,13 +192,14 @@ def _kfd_arches(machine: Machine) -> dict[str, str]:
 
 
 _HEALTH_TIMEOUT = 30.0
+_USUAL_ROOT = "/opt/rocm"
 _HIP_QUESTIONS = ("version", "platform", "compiler", "runtime", "cpp_config")
 
 
 def rocm_root(machine: Machine) -> Path | None:
     """Where ROCm is installed: as the user says, in the usual place, or inside a Python wheel."""
     named = (machine.environ.get(name) for name in ("ROCM_PATH", "ROCM_HOME", "HIP_PATH"))
-    places = [machine.path(place) for place in (*filter(None, named), "/opt/rocm")]
+    places = [machine.path(place) for place in (*filter(None, named), _USUAL_ROOT)]
     wheel = importlib.util.find_spec("_rocm_sdk_core")
     places += [Path(place) for place in (wheel and wheel.submodule_search_locations) or ()]
     return next((place for place in places if place.is_dir()), None)
@@ -209,13 +210,13 @@ def rocm_expected(machine: Machine) -> bool:
 
 
 def probe_rocm(machine: Machine) -> Probed:
-    root = rocm_root(machine)
+    root = rocm_root(machine) or machine.path(_USUAL_ROOT)
     value: JsonObject = {
-        "version": _text(root, ".info/version"),
-        "version_dev": _text(root, ".info/version-dev"),
+        "version": read_text(root / ".info/version"),
+        "version_dev": read_text(root / ".info/version-dev"),
         "kmd_version": machine.text("/sys/module/amdgpu/version"),
     }
-    return _expected(machine, "rocm", value, "not found in the ROCm installation")
+    return _expected(machine, "rocm", value)
 
 
 def probe_hip(machine: Machine) -> Probed:
@@ -235,18 +236,18 @@ def probe_hip(machine: Machine) -> Probed:
 
 
 def probe_hipblaslt(machine: Machine) -> Probed:
-    root = rocm_root(machine)
-    header = _text(root, "include/hipblaslt/hipblaslt-version.h") or ""
+    root = rocm_root(machine) or machine.path(_USUAL_ROOT)
+    header = read_text(root / "include/hipblaslt/hipblaslt-version.h") or ""
     numbers = [
         _defined(f"HIPBLASLT_VERSION_{part}", header) for part in ("MAJOR", "MINOR", "PATCH")
     ]
     value: JsonObject = {
         "commit": _defined("HIPBLASLT_VERSION_TWEAK", header),
         "package_version": ".".join(filter(None, numbers)) or None,
-        "lib_hash": _file_hash(root, "lib/libhipblaslt.so"),
-        "tensile_yaml_revision": _names_hash(root, "lib/hipblaslt/library"),
+        "lib_hash": _file_hash(root / "lib/libhipblaslt.so"),
+        "tensile_yaml_revision": _names_hash(root / "lib/hipblaslt/library"),
     }
-    found = _expected(machine, "hipblaslt", value, "not found in the ROCm installation")
+    found = _expected(machine, "hipblaslt", value)
     return Probed({**value, "applied_prs": {}}, found.missing)
 
 
@@ -272,13 +273,10 @@ def probe_system_health(machine: Machine) -> Probed:
     return Probed(fields)
 
 
-def _expected(machine: Machine, section: str, value: JsonObject, cause: str) -> Probed:
+def _expected(machine: Machine, section: str, value: JsonObject) -> Probed:
     """Nulls are worth a line only where ROCm ought to be."""
-    return Probed(value, missing_in(section, value, cause) if rocm_expected(machine) else ())
-
-
-def _text(root: Path | None, name: str) -> str | None:
-    return read_text(root / name) if root else None
+    missing = missing_in(section, value, "not found in the ROCm installation")
+    return Probed(value, missing if rocm_expected(machine) else ())
 
 
 def _defined(name: str, header: str) -> str | None:
@@ -286,12 +284,10 @@ def _defined(name: str, header: str) -> str | None:
     return found[1] if found else None
 
 
-def _file_hash(root: Path | None, name: str) -> str | None:
-    if root is None:
-        return None
+def _file_hash(path: Path) -> str | None:
     digest = hashlib.sha256()
     try:
-        with (root / name).open("rb") as file:
+        with path.open("rb") as file:
             while piece := file.read(1 << 20):
                 digest.update(piece)
     except OSError:
@@ -299,12 +295,10 @@ def _file_hash(root: Path | None, name: str) -> str | None:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _names_hash(root: Path | None, name: str) -> str | None:
+def _names_hash(folder: Path) -> str | None:
     """The kernel library is gigabytes; the names of its files change with every revision of it."""
-    if root is None:
-        return None
     try:
-        names = sorted(file.name for file in (root / name).iterdir())
+        names = sorted(file.name for file in folder.iterdir())
     except OSError:
         return None
     return f"filenames-sha256:{hashlib.sha256(chr(10).join(names).encode()).hexdigest()}"

@@ -7,6 +7,8 @@ import os
 import platform
 import re
 import sys
+import tomllib
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -16,16 +18,11 @@ from aorta.registry.mitigation import BUILTIN_MITIGATIONS
 from aorta.scrub.secrets import safe_value
 from aorta.scrub.vocabulary import words
 
-# Read by a runtime or a framework, set by no mitigation, and often what differs here.
-_ALSO_WATCHED = words(
-    """
-AMDGCN_USE_BUFFER_OPS CUDA_VISIBLE_DEVICES DISABLE_TF32 FBGEMM_BOUNDS_CHECK_INDICES_V2
-FBGEMM_NO_JK FBGEMM_TBE_ROCM_HIP_BACKWARD_KERNEL FBGEMM_TBE_V2 HIP_VISIBLE_DEVICES
-HSA_KERNARG_POOL_SIZE HSA_OVERRIDE_GFX_VERSION LD_PRELOAD NCCL_MAX_NCHANNELS PYTORCH_ALLOC_CONF
-PYTORCH_HIP_ALLOC_CONF ROCR_VISIBLE_DEVICES TORCHINDUCTOR_MAX_AUTOTUNE_POINTWISE XLA_FLAGS
-"""
+_NAMES: Mapping[str, str] = tomllib.loads(
+    Path(__file__).with_name("names.toml").read_text(encoding="utf-8")
 )
-"""No library reads DISABLE_TF32, but people set it and believe in it."""
+_ALSO_WATCHED = words(_NAMES["watched_variables"])
+_THAT_MATTER = words(_NAMES["packages_that_matter"])
 
 KNOWN_VARIABLES: tuple[str, ...] = tuple(
     sorted({*_ALSO_WATCHED, *(name for entry in BUILTIN_MITIGATIONS for name in entry.env)})
@@ -151,42 +148,19 @@ def probe_docker(machine: Machine) -> Probed:
     """A container cannot see its own image: AORTA_DOCKER_IMAGE and _DIGEST name it."""
     if container_type(machine) == "baremetal":
         return Probed(None)
+    podmans = re.search(r'^image="(.+)"$', machine.text("/run/.containerenv") or "", re.MULTILINE)
+    named = _CONTAINER_ID.search(machine.text("/proc/self/cgroup") or "")
+    mounted = _OWN_MOUNT.search(machine.text("/proc/self/mountinfo") or "")
     value: JsonObject = {
-        "image": machine.environ.get("AORTA_DOCKER_IMAGE") or _podman_image(machine),
+        "image": machine.environ.get("AORTA_DOCKER_IMAGE") or (podmans and podmans[1]),
         "digest": machine.environ.get("AORTA_DOCKER_DIGEST"),
     }
     missing = missing_in("docker", value, "not given when the container was started")
-    return Probed({**value, "container_id": _container_id(machine)}, missing)
-
-
-def _podman_image(machine: Machine) -> str | None:
-    found = re.search(r'^image="(.+)"$', machine.text("/run/.containerenv") or "", re.MULTILINE)
-    return found[1] if found else None
-
-
-def _container_id(machine: Machine) -> str | None:
-    named = _CONTAINER_ID.search(machine.text("/proc/self/cgroup") or "")
-    mounted = _OWN_MOUNT.search(machine.text("/proc/self/mountinfo") or "")
-    return named[0] if named else mounted[1] if mounted else None
+    known = named[0] if named else mounted[1] if mounted else None
+    return Probed({**value, "container_id": known}, missing)
 
 
 # -- Python and its packages
-
-_THAT_MATTER = words(
-    """
-    torch torchvision torchaudio torchrec torchtitan torchao triton pytorch-triton
-    pytorch-triton-rocm fbgemm-gpu
-    jax jaxlib jax-cuda12-plugin jax-cuda13-plugin jax-rocm7-plugin flax optax ml-dtypes
-    accelerate apex bitsandbytes datasets deepspeed flash-attn lightning megatron-core peft
-    pytorch-lightning safetensors sglang tensorflow tokenizers transformer-engine transformers
-    trl vllm xformers amd-aiter
-    mpi4py numba numpy ray scipy
-    nvidia-cublas nvidia-cublas-cu12 nvidia-cuda-runtime nvidia-cuda-runtime-cu12
-    nvidia-cudnn-cu12 nvidia-cudnn-cu13 nvidia-nccl-cu12 nvidia-nccl-cu13 nvidia-nvshmem-cu12
-    rocm rocm-sdk-core
-    """
-)
-"""PyTorch, JAX, training and serving, what lies underneath, vendor libraries as wheels."""
 
 
 def probe_python(_machine: Machine) -> Probed:

@@ -6,6 +6,7 @@ import tempfile
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from aorta.core.documents import dump_yaml
@@ -22,31 +23,8 @@ _LONGEST_PATTERN = 160
 _ANYTHING = ".{1,80}?"
 _FILE = re.compile(r"(?<![\w.])\w[\w-]*\.[A-Za-z]\w{1,5}(?![\w.(])")
 _FIRST_SENTENCE = re.compile(r".{12,}?[.;](?= [A-Z])")
-_HEADER = """\
-# What may shrink, and what counts as the failure. Check both, then:
-#   aorta reduce --spec {file} --output reduce/MY-TICKET
-# Paths are relative to this file.
-"""
-_BUDGET = """\
-# Without trials_per_candidate and k_of_n_to_count_as_reproducing the failure rate is measured
-# first, and the number of trials follows from it.
-budget:
-  max_wall_clock: 4h
-"""
-_AXES = """\
-# One axis a thing that may get smaller. The variables reach the command through its environment.
-# Other kinds: list ("a,b,c"), window (start and length), dir_subset, file_subset, world_size,
-# ranks, env with type: float, or type: choice and choices: [original, ..., most wanted].
-"""
-_NO_AXES = """\
-# Nothing was found that can be set from outside. Let the command read a variable, and name it here:
-#  - name: NUM_STEPS
-#    kind: env
-#    type: int
-#    initial: 5000
-#    floor: 50
-axes: []
-"""
+# A spec with places for what was found; behind the second document's mark its end without axes.
+_TEMPLATE = Path(__file__).with_name("draft.yaml")
 
 
 @dataclass(frozen=True)
@@ -129,14 +107,11 @@ def _hang(end: TrialEnd) -> dict[str, Any]:
 def _text(proposal: Proposal, oracle: dict[str, Any], said: str, file: Path) -> str:
     cwd = os.path.relpath(Path.cwd(), file.absolute().parent)
     axes = [dict(axis) for axis in proposal.axes]
-    return "".join(
-        [
-            _HEADER.format(file=file),
-            dump_yaml({"workload": {"command": proposal.command, "cwd": cwd}}),
-            f"# Run once, it {said}.\n",
-            dump_yaml({"oracle": oracle}),
-            _BUDGET,
-            _AXES,
-            dump_yaml({"axes": axes}) if axes else _NO_AXES,
-        ]
+    whole, _, no_axes = _TEMPLATE.read_text("utf-8").partition("---\n")
+    return Template(whole).substitute(
+        file=file,
+        workload=dump_yaml({"workload": {"command": proposal.command, "cwd": cwd}}),
+        said=said,
+        oracle=dump_yaml({"oracle": oracle}),
+        axes=dump_yaml({"axes": axes}) if axes else no_axes,
     )

@@ -15,7 +15,6 @@ from aorta.core.errors import AortaError
 from aorta.core.failure import Failure, failure_from_elsewhere
 from aorta.core.oracle import Deciding, Oracle, oracle_from_json, oracle_to_json
 from aorta.core.trial import TrialSpec
-from aorta.engine.events import TrialRecord
 from aorta.engine.rundir import (
     OF_THIS_DIRECTORY,
     PRIVATE,
@@ -131,7 +130,14 @@ class Output:
     def _logs(self, report: ReduceReport) -> dict[str, bytes]:
         """The output of the failing run behind the answer; where nothing failed, of the last."""
         record = report.last_failing(report.reduction.best) or next(reversed(report.records), None)
-        return {} if record is None else _log_files(self.run.private, record)
+        if record is None:
+            return {}
+        trial = self.run.private / record.path
+        places = {f"logs/{name}": trial / name for name in ("stdout.log", "stderr.log")}
+        for log in rank_logs(trial / RANK_LOGS):
+            places[f"logs/rank_{log.rank}.out"] = log.stdout
+            places[f"logs/rank_{log.rank}.err"] = log.stderr
+        return {name: read_end(path, _MOST_LOG) for name, path in places.items() if path.is_file()}
 
     def _written(self) -> Iterator[str]:
         for path in self.run.path.rglob("*"):
@@ -254,15 +260,6 @@ class CopyExperiment:
             "PATH": os.pathsep.join([*dict.fromkeys(map(str, programs)), _ANYWHERE]),
             **({"PYTHON": python} if python else {}),
         }
-
-
-def _log_files(private: Path, record: TrialRecord) -> dict[str, bytes]:
-    trial = private / record.path
-    places = {f"logs/{name}": trial / name for name in ("stdout.log", "stderr.log")}
-    for log in rank_logs(trial / RANK_LOGS):
-        places[f"logs/rank_{log.rank}.out"] = log.stdout
-        places[f"logs/rank_{log.rank}.err"] = log.stderr
-    return {name: read_end(path, _MOST_LOG) for name, path in places.items() if path.is_file()}
 
 
 def _utf8(text: str) -> bytes:

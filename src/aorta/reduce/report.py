@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from aorta.core.axis import Point, SubsetAxis, Value, Window
+from aorta.core.axis import Point, SubsetAxis
 from aorta.core.durations import show_duration
 from aorta.core.errors import Exit
 from aorta.core.failure import Failure, failure_to_json
@@ -18,7 +18,7 @@ from aorta.engine.events import Ending, Reason, TrialRecord, failed_differently
 from aorta.engine.judge import HitCount, log_chance
 from aorta.engine.question import Answer
 from aorta.reduce.bindings import NONSENSE
-from aorta.reduce.trace import items_of
+from aorta.reduce.trace import items_of, size_of
 from aorta.search.reduction import AxisFacts, Reduction, Status
 
 SCHEMA = "aorta.reduce/1"
@@ -209,8 +209,8 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": axis.name,
         "kind": axis.kind.value,
-        "initial": _size(axis.initial),
-        "final": _size(facts.final),
+        "initial": size_of(axis.initial),
+        "final": size_of(facts.final),
         "floor": axis.floor,
         "monotone": facts.monotone,
         "trials": facts.trials,
@@ -221,16 +221,6 @@ def axis_row(facts: AxisFacts) -> dict[str, Any]:
     if isinstance(axis, SubsetAxis):
         row["final_items"] = items_of(axis, facts.final)
     return row
-
-
-def _size(value: Value) -> Any:
-    match value:
-        case Window(start, length):
-            return [start, length]
-        case tuple():
-            return len(value)
-        case _:
-            return value
 
 
 def _rate(verdict: Verdict | None) -> dict[str, int] | None:

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -118,27 +118,23 @@ class BestSoFar:
                 self._write(self._records)
 
 
+@dataclass(eq=False)
 class ReductionRun:
     """One reduction in one run directory: its questions in order, and the report of them."""
 
-    def __init__(
-        self,
-        plan: ReducePlan,
-        session: Session,
-        open_executor: OpenExecutor,
-        listeners: Sequence[Listener],
-    ) -> None:
-        self.plan = plan
-        self.session = session
-        self.listeners = listeners
-        self._private = session.run.private
-        self.experiment = plan.experiment()
-        self._open_executor = open_executor
-        self._began = time.monotonic()
-        self._descent = Descent(plan.axes)
-        self._machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
-        self._inside: Mapping[str, Any] | None = None  # the snapshot inside a container
-        self._source: SourceRun | None = None  # once the other axes are through
+    plan: ReducePlan
+    session: Session
+    open_executor: OpenExecutor
+    listeners: Sequence[Listener]
+    _began: float = field(default_factory=time.monotonic)
+    _machine: Mapping[str, Any] | None = None  # asked once: it does not change on the way
+    _inside: Mapping[str, Any] | None = None  # the snapshot inside a container
+    _source: SourceRun | None = None  # once the other axes are through
+
+    def __post_init__(self) -> None:
+        self._private = self.session.run.private
+        self.experiment = self.plan.experiment()
+        self._descent = Descent(self.plan.axes)
 
     def search(self, *watching: Listener) -> ReduceReport:
         answer = self._ask(
@@ -177,7 +173,7 @@ class ReductionRun:
             name=name,
             private_trials=True,
         )
-        executor = self._open_executor()
+        executor = self.open_executor()
         self._look_inside(executor)
         listeners = self.listeners if listeners is None else listeners
         return self.session.answer(replace(question, **more), executor, listeners)
@@ -415,21 +411,18 @@ class ReductionRun:
         return [*sources, Path(self.plan.spec.file), self.session.path.parent]
 
     def _report(self, reduction: Reduction, answer: Answer) -> ReduceReport:
+        """An oracle that names the failure itself, such as a number, says it in its words."""
+        key = reduction.best.config_key
+        failing = [r for r in answer.records if r.outcome is Outcome.REPRODUCED]
+        why = [r.why for r in failing if r.point.config_key == key]
         return ReduceReport(
             run_dir=self.session.path,
             reduction=reduction,
             ending=answer.ending,
             records=answer.records,
-            failure=answer.expected or _named_by_oracle(answer.records, reduction),
+            failure=answer.expected or (named_failure(ORACLE, why[-1]) if why else None),
             mitigations=self.plan.mitigations,
         )
-
-
-def _named_by_oracle(records: Sequence[TrialRecord], reduction: Reduction) -> Failure | None:
-    """An oracle that names the failure itself, such as a number, says it in its words."""
-    key = reduction.best.config_key
-    why = [r.why for r in records if r.point.config_key == key and r.outcome.value == "reproduced"]
-    return named_failure(ORACLE, why[-1]) if why else None
 
 
 def _enough(report: ReduceReport, before: HitCount) -> int:

@@ -144,12 +144,12 @@ def load_spec(path: Path) -> SpecFile:
 
 
 def read_spec(document: object, *, file: str, base: Path) -> SpecFile:
-    return SpecFile(
-        validated(ReduceSpec, _with_ranks_apart(document, file), file=file),
-        document if isinstance(document, Mapping) else {},
-        file,
-        base,
-    )
+    given = document if isinstance(document, Mapping) else {}
+    try:
+        content = with_ranks_apart(given) if given else document
+    except UsageError as wrong:
+        raise SpecError(wrong.message, where=f"{file}: {wrong.where}") from None
+    return SpecFile(validated(ReduceSpec, content, file=file), given, file, base)
 
 
 def source_axis(spec: SpecFile) -> SourceAxis | None:
@@ -167,12 +167,3 @@ def with_source(document: Mapping[str, Any], fixed_by: Path | None = None) -> di
     at = found[0] if found else -1
     axes[at] = {**axes[at], **more}
     return {**document, "axes": axes}
-
-
-def _with_ranks_apart(document: object, file: str) -> object:
-    if not isinstance(document, Mapping):
-        return document
-    try:
-        return with_ranks_apart(document)
-    except UsageError as wrong:
-        raise SpecError(wrong.message, where=f"{file}: {wrong.where}") from None

@@ -12,6 +12,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from aorta.core.documents import object_of
+
 _FEWEST = 2  # pieces, for a structure to be worth more than lines
 
 
@@ -142,7 +144,7 @@ def _of_json(content: bytes) -> JsonTree | None:
     """As deep as there are not too many elements."""
     try:
         text = content.decode("utf-8-sig")
-        document = json.loads(text, object_pairs_hook=_each_once)
+        document = json.loads(text, object_pairs_hook=object_of)
         for depth in (_DEEPEST, 2, 1):
             tree = JsonTree(text, document, depth)
             if len(tree.items) <= _MOST_NODES:
@@ -150,12 +152,6 @@ def _of_json(content: bytes) -> JsonTree | None:
     except (ValueError, RecursionError):
         return None
     return tree if len(tree.items) >= _FEWEST else None
-
-
-def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(members) > len(dict(members)):
-        raise ValueError("a key stands twice")
-    return dict(members)
 
 
 # -- rows of NumPy and torch arrays; the trials' Python reads and writes them: it has the library

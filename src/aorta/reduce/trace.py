@@ -80,11 +80,17 @@ def fingerprint_of(snapshot: Mapping[str, Any], settings: Mapping[str, str]) -> 
 
 def _shown(value: Value) -> Any:
     """A value as a reader wants it: for a subset how many items, and which."""
+    if isinstance(value, tuple):
+        return {"count": len(value), "kept": _ranges([index + 1 for index in value])}
+    return size_of(value)
+
+
+def size_of(value: Value) -> Any:
     match value:
         case Window(start, length):
             return [start, length]
         case tuple():
-            return {"count": len(value), "kept": _ranges([index + 1 for index in value])}
+            return len(value)
         case _:
             return value
 

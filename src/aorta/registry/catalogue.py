@@ -48,7 +48,11 @@ class Catalogue(Generic[Item]):
     def check(self, name: str) -> None:
         """Refuse an unknown name, without running the code behind a known one."""
         if name not in self._definitions:
-            raise RegistryError(f"unknown {self._noun} {name!r}; {self._suggestion(name)}")
+            names = sorted(self._definitions)
+            close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+            one_of = f"expected one of: {', '.join(names)}"
+            meant = f"did you mean {' or '.join(close)}?" if close else one_of
+            raise RegistryError(f"unknown {self._noun} {name!r}; {meant}")
 
     def get(self, name: str) -> Item:
         self.check(name)
@@ -63,13 +67,6 @@ class Catalogue(Generic[Item]):
             except RegistryError as broken:
                 _warn(f"left out: {broken}")
         return found
-
-    def _suggestion(self, name: str) -> str:
-        names = sorted(self._definitions)
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        if close:
-            return f"did you mean {' or '.join(close)}?"
-        return f"expected one of: {', '.join(names)}"
 
 
 def check_name(name: object, noun: str, *, where: str) -> str:

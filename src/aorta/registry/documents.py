@@ -15,19 +15,14 @@ _FORMATS: Mapping[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "jso
 
 def load_document(path: Path, format: Format | None = None) -> object:  # noqa: A002
     """What the file says, in dicts, lists, strings, numbers, booleans and None."""
-    chosen = format or _format_of(path)
-    return parse_document(_read(path), chosen, where=str(path))
-
-
-def _format_of(path: Path) -> Format:
-    found = _FORMATS.get(path.suffix.lower())
-    if found is None:
+    chosen = format or _FORMATS.get(path.suffix.lower())
+    if chosen is None:
         raise SpecError(
             f"the file name ends in {path.suffix or 'no extension'!r}; expected .yaml, .yml or "
             ".json",
             where=str(path),
         )
-    return found
+    return parse_document(_read(path), chosen, where=str(path))
 
 
 def _read(path: Path) -> str:

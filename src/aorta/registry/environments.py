@@ -33,9 +33,12 @@ def load_environments(sidecars: Sequence[Path] = ()) -> dict[str, Environment]:
 
 
 def get_environment(name: str, sidecars: Sequence[Path] = ()) -> Environment:
-    if name.startswith(INLINE_IMAGE):
-        return _inline(name)
-    return environment_catalogue(sidecars).get(name)
+    if not name.startswith(INLINE_IMAGE):
+        return environment_catalogue(sidecars).get(name)
+    image = name.removeprefix(INLINE_IMAGE)
+    if not image or any(character.isspace() for character in image):
+        raise RegistryError(f"{name!r} names no image; expected image:REPOSITORY[:TAG|@DIGEST]")
+    return Environment(name, kind=RuntimeKind.DOCKER, image=image, source="inline")
 
 
 def environment_rows(sidecars: Sequence[Path] = ()) -> list[dict[str, str]]:
@@ -50,13 +53,6 @@ def environment_rows(sidecars: Sequence[Path] = ()) -> list[dict[str, str]]:
         }
         for entry in load_environments(sidecars).values()
     ]
-
-
-def _inline(name: str) -> Environment:
-    image = name.removeprefix(INLINE_IMAGE)
-    if not image or any(character.isspace() for character in image):
-        raise RegistryError(f"{name!r} names no image; expected image:REPOSITORY[:TAG|@DIGEST]")
-    return Environment(name, kind=RuntimeKind.DOCKER, image=image, source="inline")
 
 
 def layered(*layers: Mapping[str, str]) -> dict[str, str]:

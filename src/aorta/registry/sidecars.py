@@ -168,7 +168,11 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
     except SpecError as wrong:
         raise RegistryError(wrong.message, where=wrong.where) from None
     top = mapping_from(document, str(path))
-    _check_version(top.get("version"), path)
+    version = top.get("version")
+    if type(version) is not int or version != VERSION:  # True == 1, but is no version
+        kind = "nothing" if version is None else f"a {type(version).__name__}"
+        found = str(version) if type(version) is int else kind
+        raise RegistryError(f"found {found}, expected {VERSION}", where=f"{path}: version")
     for key in top:
         if key != "version" and key not in _SECTIONS:
             raise RegistryError(
@@ -176,10 +180,3 @@ def _read(path: Path) -> dict[str, dict[str, object]]:
             )
     there = (section for section in _SECTIONS if section in top)
     return {section: dict(mapping_from(top[section], f"{path}: {section}")) for section in there}
-
-
-def _check_version(version: object, path: Path) -> None:
-    if type(version) is not int or version != VERSION:  # True == 1, but is no version
-        kind = "nothing" if version is None else f"a {type(version).__name__}"
-        found = str(version) if type(version) is int else kind
-        raise RegistryError(f"found {found}, expected {VERSION}", where=f"{path}: version")

@@ -265,13 +265,14 @@ def _run_in(
             warm=True,
         )
         answer = session.answer(question, executor, listeners)
+        kept = (read_trial(session.path / _result_name(record)) for record in answer.records)
         report = RunReport(
             workload=what.workload,
             run_dir=session.path,
             records=answer.records,
             ending=answer.ending,
             failure=answer.expected,
-            step_times_ms=_all_step_times(session.path, answer.records),
+            step_times_ms=[time for one in kept for time in one.workload_result.step_times_ms],
         )
         write_json(session.path / "result.json", SCHEMA, report.to_json())
         return report
@@ -306,13 +307,6 @@ def _trial_row(index: int, run_dir: Path, record: TrialRecord) -> dict[str, Any]
 
 def _result_name(record: TrialRecord) -> str:
     return TrialLabel("", record.index).relative_path.name
-
-
-def _all_step_times(run_dir: Path, records: Sequence[TrialRecord]) -> list[float]:
-    times: list[float] = []
-    for record in records:
-        times += read_trial(run_dir / _result_name(record)).workload_result.step_times_ms
-    return times
 
 
 def _step_times(times: Sequence[float]) -> dict[str, float] | None:

@@ -84,7 +84,9 @@ def container_launch(trial: TrialSpec) -> Launch:
     # A user of the image's own may write into the trial's directory; root may anyway.
     if IMAGES_USER in options and image.user not in ROOT:
         trial.trial_dir.chmod(0o1777)
-    name = _name(trial)
+    # Says whose it is, and never meets an earlier attempt's name.
+    whose = f"{slug(user_name())}-{os.getpid()}"
+    name = f"aorta-{whose}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
     id_file = private / f"{name}.id"
     words = (
         "run",
@@ -127,6 +129,9 @@ def _run_options(
     """All but its name, its variables, and the options that the environment names."""
     engine = client.engine
     given = {option.partition("=")[0] for option in options}
+    # The caller, where root inside is root outside: the trial's files stay the caller's.
+    is_callers = os.geteuid() == 0 or engine.root_is_caller
+    is_chosen = is_callers or not given.isdisjoint({"--user", "-u"}) or is_rootless(client)
     return (
         f"--label=aorta.pid={os.getpid()}",
         f"--label=aorta.user={user_name()}",
@@ -136,15 +141,10 @@ def _run_options(
         # Without it SELinux forbids the mounts, or relabels the host's files.
         "--security-opt=label=disable",
         *engine.run_options,
-        *_user(client, options),
+        *([] if is_chosen else [f"--user={os.geteuid()}:{os.getegid()}"]),
         *(() if names_devices(options) else gpu_options(trial.resources.gpus, engine)),
         *(f"--mount={_mount_option(mount)}" for mount in mounts),
     )
-
-
-def _name(trial: TrialSpec) -> str:
-    """Says whose it is, and never meets an earlier attempt's name."""
-    return f"aorta-{slug(user_name())}-{os.getpid()}-{slug(trial.id)[:80]}-{secrets.token_hex(3)}"
 
 
 def user_name() -> str:
@@ -152,15 +152,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a user id without a name
         return str(os.geteuid())
-
-
-def _user(client: Client, options: Sequence[str]) -> Iterator[str]:
-    """The caller, where root inside is root outside: the trial's files stay the caller's."""
-    given = {option.partition("=")[0] for option in options}
-    if os.geteuid() == 0 or client.engine.root_is_caller or not given.isdisjoint({"--user", "-u"}):
-        return
-    if not is_rootless(client):
-        yield f"--user={os.geteuid()}:{os.getegid()}"
 
 
 def _handed_over(

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,14 @@ def image_named(client: Client, reference: str) -> Image:
     """The image, pulled if the engine has none of that name."""
     found = present_image(client, reference)
     if found is None:
-        _pull(client, reference)
+        command = client.engine.command
+        # No time limit: an image may weigh tens of gigabytes.
+        done = ask(client, "pull", "--quiet", reference, patience=None)
+        if done.returncode != 0:
+            raise InfrastructureError(
+                f"{command} has no image {reference!r} and cannot pull it: {_gist(done.stderr)}; "
+                f"get it with: {command} pull {reference}"
+            )
         found = present_image(client, reference)
     if found is None:
         raise InfrastructureError(f"{client.engine.command} does not know {reference!r} it pulled")
@@ -153,16 +160,6 @@ def _image(facts: dict[str, Any]) -> Image:
     entrypoint = config.get("Entrypoint") or ()
     words = (entrypoint,) if isinstance(entrypoint, str) else tuple(entrypoint)
     return Image(facts["Id"], digest, str(config.get("User") or ""), words)
-
-
-def _pull(client: Client, reference: str) -> None:
-    # No time limit: an image may weigh tens of gigabytes.
-    done = ask(client, "pull", "--quiet", reference, patience=None)
-    if done.returncode != 0:
-        raise InfrastructureError(
-            f"{client.engine.command} has no image {reference!r} and cannot pull it: "
-            f"{_gist(done.stderr)}; get it with: {client.engine.command} pull {reference}"
-        )
 
 
 def _gist(stderr: str) -> str:
@@ -271,7 +268,11 @@ def gpu_options(count: int, engine: ContainerEngine, dev: Path = _DEV) -> tuple[
     if (dev / "nvidiactl").exists():
         return engine.nvidia
     if _is_amd(dev):
-        return tuple(_amd(dev))
+        # The nodes, and the groups that own them by number: an image need not know their names.
+        nodes = [dev / "kfd", *(dev / "dri").glob("renderD*")]
+        groups = sorted({node.stat().st_gid for node in nodes})
+        shown = [f"--device={dev / 'kfd'}", f"--device={dev / 'dri'}"]
+        return (*shown, *(f"--group-add={group}" for group in groups))
     raise InfrastructureError(
         f"the trial asks for {count} GPUs and this machine has neither {dev / 'nvidiactl'} nor "
         f"{dev / 'kfd'}; ask for none, or load the GPU's driver"
@@ -280,11 +281,3 @@ def gpu_options(count: int, engine: ContainerEngine, dev: Path = _DEV) -> tuple[
 
 def _is_amd(dev: Path) -> bool:
     return (dev / "kfd").exists()
-
-
-def _amd(dev: Path) -> Iterator[str]:
-    """The nodes, and the groups that own them by number: an image need not know their names."""
-    yield f"--device={dev / 'kfd'}"
-    yield f"--device={dev / 'dri'}"
-    nodes = [dev / "kfd", *(dev / "dri").glob("renderD*")]
-    yield from (f"--group-add={group}" for group in sorted({node.stat().st_gid for node in nodes}))

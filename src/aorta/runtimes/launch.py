@@ -97,15 +97,6 @@ def metric_file_of(trial: TrialSpec) -> Path | None:
 
 
 def _venv_launch(trial: TrialSpec) -> Launch:
-    venv = _venv_of(trial)
-    variables = variables_of(trial)
-    search_path = variables.get("PATH", os.environ.get("PATH", os.defpath))
-    activated = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}{os.pathsep}{search_path}"}
-    unset = frozenset({"PYTHONHOME"} - variables.keys())
-    return Launch(argv=trial.argv, cwd=trial.cwd, env={**variables, **activated}, unset=unset)
-
-
-def _venv_of(trial: TrialSpec) -> Path:
     environment = trial.environment
     where = f"environment {environment.name}"
     if environment.venv is None:
@@ -120,7 +111,11 @@ def _venv_of(trial: TrialSpec) -> Path:
             f"make it with: python3 -m venv {venv}",
             where=where,
         )
-    return venv
+    variables = variables_of(trial)
+    search_path = variables.get("PATH", os.environ.get("PATH", os.defpath))
+    activated = {"VIRTUAL_ENV": str(venv), "PATH": f"{venv / 'bin'}{os.pathsep}{search_path}"}
+    unset = frozenset({"PYTHONHOME"} - variables.keys())
+    return Launch(argv=trial.argv, cwd=trial.cwd, env={**variables, **activated}, unset=unset)
 
 
 # -- which directories of the host it sees
@@ -191,7 +186,7 @@ def _pyxis_launch(trial: TrialSpec) -> Launch:
         argv=(srun, *srun_options(trial), *trial.argv),
         cwd=trial.cwd,
         env=_variables(trial),
-        image_digest=_digest(_image(trial)),
+        image_digest=_image(trial).partition("@")[2] or None,
         refusals=(*_REFUSALS, *ENDED_BY_SLURM),
     )
 
@@ -230,7 +225,7 @@ def image_options(image: str, mounts: Sequence[str], names: Iterable[str]) -> tu
 
 def _variables(trial: TrialSpec) -> dict[str, str]:
     image = _image(trial)
-    digest = _digest(image)
+    digest = image.partition("@")[2]
     known = {"AORTA_DOCKER_IMAGE": image, **({"AORTA_DOCKER_DIGEST": digest} if digest else {})}
     variables = {**variables_of(trial), **known}
     return {name: check_variable(name, value, where="env") for name, value in variables.items()}
@@ -244,10 +239,6 @@ def _image(trial: TrialSpec) -> str:
             where=f"environment {trial.environment.name}",
         )
     return trial.environment.image
-
-
-def _digest(image: str) -> str | None:
-    return image.partition("@")[2] or None
 
 
 def enroot_reference(image: str) -> str:

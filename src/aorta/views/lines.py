@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from dataclasses import dataclass, field
 
 from aorta.core.axis import Point, Purpose, show_value
 from aorta.core.durations import show_duration
@@ -26,25 +26,18 @@ def still_to_come(left: int | None, seconds: float) -> str:
     return f"; about {counted(left, 'candidate')} left, {show_duration(left * seconds)}"
 
 
+@dataclass
 class PlainProgress:
     """Words on stderr; every line stands alone and says when."""
 
-    def __init__(
-        self,
-        describe: Describe = describe_values,
-        *,
-        out: TextIO | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self._describe = describe
-        self._out = out or sys.stderr
-        self._verbose = verbose
-        self._began = time.monotonic()
-        self._trials = 0
-        self._replayed = 0
-        self._best: Point | None = None
-        self._judged = 0
-        self._searched = 0.0  # seconds, those of a run that is resumed too
+    describe: Describe
+    verbose: bool = False
+    _began: float = field(default_factory=time.monotonic)
+    _trials: int = 0
+    _replayed: int = 0
+    _best: Point | None = None
+    _judged: int = 0
+    _searched: float = 0.0  # seconds, those of a run that is resumed too
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -66,7 +59,7 @@ class PlainProgress:
                 if not self._replayed or self._replayed < self._trials:
                     self._line(f"{changed}: {words[verdict.reproduces]} ({verdict.why}){still}")
                 self._best = best
-            case events.TrialCancelled(point, index) if self._verbose:
+            case events.TrialCancelled(point, index) if self.verbose:
                 self._line(f"trial {index} no longer matters{self._of(point)}")
             case events.Note(text):
                 self._line(text)
@@ -79,24 +72,22 @@ class PlainProgress:
 
     def _changed(self, point: Point) -> str:
         """What differs from the best so far, all of it before there is one; or a verb's words."""
-        if self._describe is not describe_values:
-            return self._describe(point)
+        if self.describe is not describe_values:
+            return self.describe(point)
         if point.purpose is Purpose.CALIBRATE:
             return "the original"
         best = dict(self._best.values) if self._best is not None else {}
         values = dict(point.values)
         other = {name: value for name, value in values.items() if best.get(name) != value}
         one = len(other) == len(values)
-        return self._describe(point if one else Point.of(other))
+        return self.describe(point if one else Point.of(other))
 
     def _line(self, text: str) -> None:
         since = show_duration(time.monotonic() - self._began)
-        print(f"[{since:>6}] {text}", file=self._out, flush=True)
+        print(f"[{since:>6}] {text}", file=sys.stderr, flush=True)
 
 
-def progress_for(
-    describe: Describe = describe_values, *, quiet: bool = False, verbose: bool = False
-) -> list[Listener]:
+def progress_for(describe: Describe, *, quiet: bool, verbose: bool) -> list[Listener]:
     """No view, the live one on a terminal, or plain lines elsewhere."""
     if quiet:
         return []

@@ -165,7 +165,10 @@ def check_launch(
     """Refuse, with RuntimeError, a workload that was launched in a way it cannot run in, or that
     has no such predicate. `environ`: what torchrun and its like export.
     """
-    size = _size(environ.get("WORLD_SIZE", "1"))
+    text = environ.get("WORLD_SIZE", "1")
+    size = int(text) if text.strip().isdecimal() else 0
+    if size < 1:
+        raise RuntimeError(f"WORLD_SIZE is {text!r}; expected a whole number, 1 or more")
     if predicate is not None and predicate not in workload.predicates:
         raise RuntimeError(f"{name} has no predicate {predicate!r}")
     if workload.launch_mode == "single_process" and size > 1:
@@ -191,13 +194,6 @@ def rank_of(environ: Mapping[str, str]) -> int:
     except ValueError:
         logging.getLogger(__name__).warning("RANK is %r, not a number; taken as 0", text)
         return 0
-
-
-def _size(text: str) -> int:
-    size = int(text) if text.strip().isdecimal() else 0
-    if size < 1:
-        raise RuntimeError(f"WORLD_SIZE is {text!r}; expected a whole number, 1 or more")
-    return size
 
 
 # -- from a name to a class

@@ -155,6 +155,8 @@ def trial_document(
 ) -> TrialDocument:
     """`env` is the snapshot of the machine (or the placeholder where none could be taken)."""
     result = _result_of(end, found)
+    seen: dict[str, Any] = {name: getattr(end, name) for name in TrialProcess.model_fields}
+    logs = {name: str(seen[name].path) for name in ("stdout", "stderr")}
     steps = {} if request.steps is None else {STEPS: request.steps}
     return TrialDocument(
         schema="aorta.trial/1",
@@ -174,7 +176,7 @@ def trial_document(
         why=_why(found, end),
         signature=found.failure.text if found.failure else None,
         failure=failure_to_json(found.failure),
-        process=_process_of(end),
+        process=TrialProcess(**{**seen, **logs}),
     )
 
 
@@ -257,9 +259,3 @@ def _exit_status(end: TrialEnd, found: _Decided, result: WorkloadResult) -> Exit
     if phase != Phase.FINISHED or found.outcome is Outcome.ERROR:
         return "infrastructure_failed"
     return "workload_failed"
-
-
-def _process_of(end: TrialEnd) -> TrialProcess:
-    seen: dict[str, Any] = {name: getattr(end, name) for name in TrialProcess.model_fields}
-    logs = {name: str(seen[name].path) for name in ("stdout", "stderr")}
-    return TrialProcess(**{**seen, **logs})

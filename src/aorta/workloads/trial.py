@@ -268,7 +268,13 @@ class _RegisteredSubject:
             workload=self.request.workload,
             result=trial_dir / RESULT_FILE,
             config={**self.request.config, **steps},
-            given=self._given(trial_dir, index),
+            # The child adds `_aorta_trial_env` itself, from what it sees.
+            given={
+                f"{RESERVED_PREFIX}environment": describe_environment(self.request.environment),
+                f"{RESERVED_PREFIX}trial_index": index,
+                f"{RESERVED_PREFIX}trial_dir": str(trial_dir),
+                f"{RESERVED_PREFIX}log_prefix": str(trial_dir / "workload"),
+            },
             trial_env=sorted(env),
             rank=rank_of(os.environ),
             predicate=oracle.predicate if isinstance(oracle, PythonOracle) else None,
@@ -277,15 +283,6 @@ class _RegisteredSubject:
         path = trial_dir / ORDER_FILE
         path.write_text(order.to_json(), encoding="utf-8")
         return (*self.interpreter, str(path))
-
-    def _given(self, trial_dir: Path, index: int) -> dict[str, Any]:
-        """The reserved config keys; the child adds `_aorta_trial_env` itself, from what it sees."""
-        return {
-            f"{RESERVED_PREFIX}environment": describe_environment(self.request.environment),
-            f"{RESERVED_PREFIX}trial_index": index,
-            f"{RESERVED_PREFIX}trial_dir": str(trial_dir),
-            f"{RESERVED_PREFIX}log_prefix": str(trial_dir / "workload"),
-        }
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:

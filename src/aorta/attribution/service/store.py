@@ -122,7 +122,11 @@ class Store:
         try:
             self._engine = sa.create_engine(url, pool_pre_ping=True)
             if self._engine.dialect.name == "sqlite":
-                _keep_private(self._engine.url.database)
+                # Reports hold what jobs wrote. SQLite gives the files beside it the same mode.
+                database = self._engine.url.database
+                if database and database != ":memory:":
+                    Path(database).touch(0o600)
+                    Path(database).chmod(0o600)
                 sa.event.listen(self._engine, "connect", _prepare_sqlite)
             METADATA.create_all(self._engine)
         except (SQLAlchemyError, ImportError, OSError) as wrong:
@@ -175,13 +179,6 @@ class Store:
 def _answer(connection: sa.Connection, key: CycleKey) -> Answer | None:
     found = connection.execute(_CYCLE, key.values).scalar()
     return None if found is None else dict(json.loads(found))
-
-
-def _keep_private(database: str | None) -> None:
-    """Reports hold what jobs wrote. SQLite gives the files beside the database the same mode."""
-    if database and database != ":memory:":
-        Path(database).touch(0o600)
-        Path(database).chmod(0o600)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -162,13 +162,12 @@ def _bytes(event: Event, begin: int, stop: int) -> bytes:
 _TAIL = 32 << 10
 _STATEMENT = re.compile(
     r"\b(?:errors?|fatal|critical|fail\w*|abort\w*|exceeded|killed|evicted|preempt\w*|lost|halted|"
-    r"refused|denied|unhealthy|terminat\w+|cannot|"
-    r"insufficient|not enough|exhausted|unsatisfied|invalid|unrecogni[sz]ed|mismatch\w*|stuck|"
-    r"hung|no progress|halt|unexpected\w*|"
-    r"interrupt\w*|reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|"
-    r"not supported|unavailable|timed out|out of|time-?out|longer than|"
-    r"(?:death|closing) signal|nans?|overflow\w*|unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|"
-    r"crash\w*|panic\w*|fault|not found|no such)\b",
+    r"refused|denied|unhealthy|terminat\w+|cannot|insufficient|not enough|exhausted|unsatisfied|"
+    r"invalid|unrecogni[sz]ed|mismatch\w*|stuck|hung|no progress|halt|unexpected\w*|interrupt\w*|"
+    r"reclaim\w*|drain\w*|quota|missing|does not exist|unsupported|unknown|not supported|"
+    r"unavailable|timed out|out of|time-?out|longer than|(?:death|closing) signal|nans?|"
+    r"overflow\w*|unable|could not|exit(?:ed|ing)?|stopp(?:ed|ing)|crash\w*|panic\w*|fault|"
+    r"not found|no such)\b",
     re.IGNORECASE,
 )
 _WENT_ON = re.compile(

@@ -47,11 +47,9 @@ _OF_ANOTHER = re.compile(
 _FIRST_USE = re.compile(r"when calling `cu(?:blas|dnn)Create\(")
 _BUILDING = re.compile(
     r":(?:from_pretrained|_?build_\w+|get_model|setup_model\w*|model_provider|init_model\w*|"
-    r"_wrap_model|prepare_model|"
-    r"_move_model_to_device|to_empty|_load_pretrained_model|initialize_model|load_model|"
-    r"_configure_distributed_model|"
-    r"init_\w+|profile_run|determine_num_available_blocks|_initialize_kv_caches?|"
-    r"create_model)(?: > |$)"
+    r"_wrap_model|prepare_model|_move_model_to_device|to_empty|_load_pretrained_model|"
+    r"initialize_model|load_model|_configure_distributed_model|init_\w+|profile_run|"
+    r"determine_num_available_blocks|_initialize_kv_caches?|create_model)(?: > |$)"
 )
 # How often findings were right at first looks (`python -m benchmarks attribution`), by what they
 # rest on; and, where they name what stops a job, how often a restart would have met it again.
@@ -151,7 +149,7 @@ def _classified(cause: FoundCause, surer: float, facts: Facts) -> tuple[FoundCau
             stops = False
         share = _MET_AGAIN.get(basis, _RIGHT[basis]) if stops else _RIGHT[basis]
         return cause, min(0.99, share + surer), basis
-    spoken = _said(cause, facts)
+    spoken = said_of_cause(cause, facts)
     if not speaks_of_a_failure(spoken):
         return cause, _RIGHT[basis], basis
     guess = classified(spoken)
@@ -175,12 +173,7 @@ def _surer(cause: FoundCause, rivals: int, facts: Facts) -> float:
     return 0.03 * has_end - 0.1 * bool(rivals) - 0.1 * survived
 
 
-def said(facts: Facts) -> Said:
-    """What the cause says, whoever names it."""
-    return _said(find_cause(with_recorded_ends(facts))[0], facts)
-
-
-def _said(cause: FoundCause, facts: Facts) -> Said:
+def said_of_cause(cause: FoundCause, facts: Facts) -> Said:
     """Where only the end of a rank is known, what its own logs say, their last statement first."""
     event = cause.events[0] if cause.events else None
     spoken = said_by(event, _logs_of(cause, facts), cause.rank)

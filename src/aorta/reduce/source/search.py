@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from aorta.core.axis import Point, Value
 from aorta.core.trial import Verdict
@@ -49,6 +49,7 @@ class Candidate:
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+@dataclass(eq=False)
 class SourceSearch:
     """First the ways to make one file, then, from the first that fails, ever smaller ones.
 
@@ -57,28 +58,23 @@ class SourceSearch:
     does, all must; `others` is what the other axes are at.
     """
 
-    def __init__(
-        self,
-        first: Iterator[Candidate],
-        facts_of: Callable[[Candidate], TraceFacts],
-        content_of: Callable[[str], str | None],
-        holds_cause: Callable[[str], bool],
-        others: Mapping[str, Value],
-        most: int = MOST_CANDIDATES,
-    ) -> None:
-        self._content_of = content_of
-        self._holds_cause, self._others = holds_cause, others
-        self.known: dict[str, Candidate] = {}  # by digest
-        self.accepted: list[Candidate] = []
-        self._facts_of, self._most = facts_of, most
-        self._recorded: set[str] = set()  # digests
-        self._refused: set[str] = set()  # edits, in this round
-        self._round = 0
-        self._first = Program("", TraceFacts())  # that is seen to fail
-        self._source = first
-        self._waiting: list[Candidate] = []
-        self._found: Candidate | None = None  # that fails too, while others are still waited for
-        self._is_over = False
+    source: Iterator[Candidate]  # of what comes next
+    facts_of: Callable[[Candidate], TraceFacts]
+    content_of: Callable[[str], str | None]
+    holds_cause: Callable[[str], bool]
+    others: Mapping[str, Value]
+    known: dict[str, Candidate] = field(default_factory=dict)  # by digest
+    accepted: list[Candidate] = field(default_factory=list)
+    _recorded: set[str] = field(default_factory=set)  # digests
+    _refused: set[str] = field(default_factory=set)  # edits, in this round
+    _round: int = 0
+    # That is seen to fail.
+    _first: Program = field(default_factory=lambda: Program("", TraceFacts()))
+    _waiting: list[Candidate] = field(default_factory=list)
+    _found: Candidate | None = None  # that fails too, while others are still waited for
+    _is_over: bool = False
+
+    def __post_init__(self) -> None:
         self._fill(1)
 
     # -- the contract of a search
@@ -115,26 +111,26 @@ class SourceSearch:
         return self._point(self.accepted[-1]) if self.accepted else None
 
     def _point(self, candidate: Candidate) -> Point:
-        return Point.of({**self._others, AXIS: candidate.digest})
+        return Point.of({**self.others, AXIS: candidate.digest})
 
     # -- what comes next
 
     def _adopt(self, candidate: Candidate) -> None:
         if not self._first.facts.frames:
-            self._first = must_hold(Program(candidate.text, self._facts_of(candidate)))
+            self._first = must_hold(Program(candidate.text, self.facts_of(candidate)))
         self.accepted.append(candidate)
         self._found = None
-        self._source = self._smaller(candidate)
+        self.source = self._smaller(candidate)
 
     def _smaller(self, best: Candidate) -> Iterator[Candidate]:
-        facts = self._facts_of(best)
+        facts = self.facts_of(best)
         read = {*facts.opened, *(module.file for module in facts.modules)}
         needed = tuple(name for name in best.beside if name in read)
         if facts.modules and needed != best.beside:
             yield Candidate(best.text, needed, f"with {', '.join(needed)} alone")
         for name in best.beside:
             left = tuple(other for other in best.beside if other != name)
-            content = self._content_of(name)
+            content = self.content_of(name)
             texts = passes.files_as_texts(best.text, content) if content is not None else ()
             for number, text in enumerate(texts):
                 yield Candidate(text, left, f"{name} as text {number}")
@@ -147,8 +143,8 @@ class SourceSearch:
     def _fill(self, count: int) -> None:
         """Look ahead until so many questions are wanted."""
         while len(self._waiting) < count and not self._is_over and self._found is None:
-            candidate = next(self._source, None)
-            if len(self._recorded) + len(self._waiting) >= self._most:
+            candidate = next(self.source, None)
+            if len(self._recorded) + len(self._waiting) >= MOST_CANDIDATES:
                 self._is_over = True
             elif candidate is None:
                 if self._waiting:
@@ -163,12 +159,12 @@ class SourceSearch:
         known = self._recorded.union(one.digest for one in self._waiting)
         if refused or candidate.digest in known:
             return False
-        loses = self.accepted and self._holds_cause(self.accepted[0].text)
-        return not (loses and not self._holds_cause(candidate.text))
+        loses = self.accepted and self.holds_cause(self.accepted[0].text)
+        return not (loses and not self.holds_cause(candidate.text))
 
     def _begin_round(self, number: int) -> None:
         self._round, self._refused = number, set()
         if not self.accepted or number >= len(ROUNDS):
             self._is_over = True
         else:
-            self._source = self._smaller(self.accepted[-1])
+            self.source = self._smaller(self.accepted[-1])

@@ -1,11 +1,10 @@
 """`aorta launch`: the lives of a job, who failed first in each, and what was decided."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from aorta.attribution import lifetime
+from aorta.attribution import cycles_in, lifetime
 from aorta.core.errors import Exit
 from aorta.core.stats import counted
 from aorta.report.page import Headline, Page, Section, Tone
@@ -13,15 +12,12 @@ from aorta.report.pages import attribution as findings
 from aorta.report.pages.common import listed, seconds, state_words, table_section
 from aorta.report.run_reader import Document, OpenedRun, read_json
 
-_CYCLE = re.compile(r"cycle_(\d+)\Z")
 _MOST_CYCLES, _MOST_DRAWN = 200, 8
 
 
 def gather(root: Path) -> dict[str, Any]:
     """Of a log directory, of one cycle in it, or of a case."""
-    folders = [entry for entry in root.glob("cycle_*/") if _CYCLE.match(entry.name)]
-    folders.sort(key=lambda folder: int(folder.name.removeprefix("cycle_")))
-    places = folders[-_MOST_CYCLES:] or [root]
+    places = [folder for _, folder in cycles_in(root)][-_MOST_CYCLES:] or [root]
     infos = [read_json(folder / "cycle_info.json") for folder in places]
     case = read_json(root / "finding.json") or read_json(root / "case" / "finding.json")
     return {

@@ -200,9 +200,17 @@ def good_end(request: SolveRequest) -> Between | None:
         return Between("containers", good, subject.cwd, {"containers": _images(good, environment)})
     path = request.directory / good
     if path.is_file() or (path / "pyvenv.cfg").is_file():
+        program = _interpreter(subject)
+        here = program.parent.parent
+        if not (here / "pyvenv.cfg").is_file():
+            raise UsageError(
+                "this command runs in no virtual environment, and what it has installed is not "
+                "known; name both with: aorta bisect --good-env A --bad-env B",
+                where=str(program),
+            )
         environments = EnvironmentsSpec(
             good=str(path),
-            bad=str(_environment_of(_interpreter(subject))),
+            bad=str(here),
             index_url=request.index_url,
             find_links=request.find_links,
             no_index=request.no_index,
@@ -255,17 +263,6 @@ def _interpreter(subject: Subject) -> Path:
     """The Python that the command names, else the program that it starts."""
     first = words_of(subject.words)[0]
     return Path(python_of(subject.words) or shutil.which(first) or first).absolute()
-
-
-def _environment_of(program: Path) -> Path:
-    environment = program.parent.parent
-    if (environment / "pyvenv.cfg").is_file():
-        return environment
-    raise UsageError(
-        "this command runs in no virtual environment, and what it has installed is not known; name "
-        "both with: aorta bisect --good-env A --bad-env B",
-        where=str(program),
-    )
 
 
 def _revisions(repository: Repository, good: str, bad: str = "HEAD") -> Between:

@@ -15,8 +15,11 @@ class Bundle(Stage):
     check: bool = True  # run what was packed elsewhere
 
     def __call__(self, state: State) -> StageResult:
+        # The reduction with a reproducer, if there is one; else the original's trials.
+        reduced = Path(state.reduction.get("run_dir") or state.folder("reproduce"))
+        ships = (reduced / "shrunken" / "run_repro.sh").is_file()
         request = BundleRequest(
-            run_dir=_source(state),
+            run_dir=reduced if ships else state.folder("reproduce"),
             output=state.path,
             ticket=state.request.ticket or _TICKET,
             timeout=state.request.timeout,
@@ -40,11 +43,3 @@ class Bundle(Stage):
             status, why = "no_answer", f"packed, but it {ended} elsewhere: {checked.why}"
         trials = 0 if checked is None else checked.of
         return StageResult(self.name, status, why, trials=trials, answer=answer)
-
-
-def _source(state: State) -> Path:
-    """The reduction with a reproducer, if there is one; else the original's trials."""
-    reduced = state.reduction.get("run_dir")
-    if reduced and (Path(reduced) / "shrunken" / "run_repro.sh").is_file():
-        return Path(reduced)
-    return state.folder("reproduce")
