@@ -49,7 +49,7 @@ def test_a_side_that_ends_early_agrees_as_far_as_both_were_recorded(
     line = next(n for n, text in enumerate(lines, 1) if "raise IndexError" in text)
     ended = f"ended with IndexError: index 12 is out of range at {tmp_path / name}:{line} (exit 1)"
     assert done.stdout.splitlines()[0] == (
-        "The two sides agree as far as both were recorded (11 operations, up to step 5); there the "
+        "Nothing was found to differ as far as both sides were recorded (11 operations, up to step 5); there the "
         f"bad side {ended}."
     )
     assert f"run 1 of the bad side: recorded; {ended}" in done.stderr

@@ -89,8 +89,27 @@ def test_what_the_longer_side_does_behind_an_exception_is_no_difference(tmp_path
     )
     done = aorta("diverge", "-q", "--bad-set", "BREAKS=1", "--", *command, cwd=tmp_path)
     assert done.exit_code == 3
-    assert "agree as far as both were recorded" in done.stdout
+    assert "differ as far as both sides were recorded" in done.stdout
     assert "the bad side ended with ValueError: bad batch at" in done.stdout
+
+
+def test_what_is_lost_before_the_program_fails_its_own_check_is_named(tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os, torch
+
+        torch.manual_seed(0)
+        hidden = torch.nn.Linear(16, 16)(torch.randn(8, 16))
+        if not os.environ.get("LOST"):
+            hidden = torch.relu(hidden)
+        loss = torch.nn.Linear(16, 4)(hidden).square().mean()
+        assert not os.environ.get("LOST"), "the loss is too high"
+        print(torch.randn(3).sum().item())
+        """,
+    )
+    done = aorta("diverge", "--json", "-q", "--bad-set", "LOST=1", "--", *command, cwd=tmp_path)
+    assert done.json()["first"]["op"] == "aten::relu", done.stdout
 
 
 def test_the_first_value_that_parts_is_named_also_without_torch(

@@ -189,10 +189,18 @@ class _Blame:
         self._partner = {pair.first.index: pair for pair in alignment.pairs}
         self._of_good = {pair.second.index: pair for pair in alignment.pairs}
         self._paired = sorted(self._of_good)
-        # In the last step of a side that ended early nothing is known to be an end.
-        last = min(side.operations[-1].aligned_step for side in (bad, good) if side.operations)
-        self._until: float = math.inf if whole else last
+        # In the last step of a side that ended early, an end is what is one of the other side, too.
+        last = min(side.operations[-1].aligned_step for side in (bad, good))
+        self._until: float = math.inf if whole or not self._one_ran_on() else last
         self._counts = [Counter(map(_kind, side.operations)) for side in (bad, good)]
+
+    def _one_ran_on(self) -> bool:
+        """Whether a side did something behind the last that both did."""
+        both = (*self.alignment.pairs, *self.alignment.beside)
+        last = max((pair.first.index for pair in both), default=-1)
+        last_of_good = max((pair.second.index for pair in both), default=-1)
+        ends = (self.bad.operations[-1].index, self.good.operations[-1].index)
+        return ends != (last, last_of_good)
 
     def first(self, guilty: Sequence[Pair]) -> Parting | None:
         surviving = self._surviving()
@@ -287,11 +295,7 @@ class _Blame:
 
     def _surviving(self) -> list[Pair]:
         """Those `beside` that are in low precision on one side or lead to an end that differs."""
-        apart = {
-            p.first.index: p
-            for p in self.alignment.beside
-            if p.judged.is_guilty and p.first.aligned_step < self._until
-        }
+        apart = {p.first.index: p for p in self.alignment.beside if p.judged.is_guilty}
         ends = self._ends_among(apart)
         reached = self._upwards(ends, self._bad, self._partner)
         if reached:
@@ -300,7 +304,8 @@ class _Blame:
             of_step = (self._bad[i] for i in ends if self._bad[i].aligned_step == step)
             losses = [o.index for o in of_step if o.phase == "f"]
             reached = self._upwards(losses, self._bad, self._partner) or reached
-        low = {i for i, p in apart.items() if p.judged.other_type and one_is_low(p.first, p.second)}
+        known = (pair for pair in apart.values() if pair.first.aligned_step < self._until)
+        low = {p.first.index for p in known if p.judged.other_type and one_is_low(*p[:2])}
         return [pair for index, pair in sorted(apart.items()) if index in reached | low]
 
     def _ends_among(self, apart: Mapping[int, Pair]) -> list[int]:
@@ -312,14 +317,15 @@ class _Blame:
             if operation.index not in read_by_good:
                 good_ends.setdefault(operation.shapes[1], []).append(operation)
 
-        def is_elsewhere(pair: Pair) -> bool:
+        def is_one(pair: Pair) -> bool:
+            is_known = pair.first.aligned_step < self._until
+            if pair.second.index not in read_by_good:
+                return is_known or pair.first.place == pair.second.place
             alike = good_ends.get(pair.first.shapes[1], ())
-            return pair.second.index in read_by_good and any(
-                self.alignment.agree(pair.first, good) for good in alike
-            )
+            return is_known and not any(self.alignment.agree(pair.first, good) for good in alike)
 
         lone = (p for i, p in apart.items() if i not in read and _end_of(p.first) not in several)
-        return [pair.first.index for pair in lone if not is_elsewhere(pair)]
+        return [pair.first.index for pair in lone if is_one(pair)]
 
     def _in_other_numbers(self) -> set[object]:
         """Lone ends that one side has more often, such as losses of micro-batches: which is which

@@ -183,7 +183,7 @@ class DivergeReport:
         words = {side: next(iter(ends.values())) for side, ends in self.other_ends.items()}
         ends = [f"the {side} side {how}" for side, how in words.items() if how != _DONE_WELL]
         return (
-            "The two sides agree as far as both were recorded "
+            "Nothing was found to differ as far as both sides were recorded "
             f"({counted(compared, 'operation')}{step}); there {' and '.join(ends)}."
         )
 
