@@ -287,7 +287,8 @@ class _Walk:
     def _whole_of(self, writers: Sequence[Writer], part: tuple[int, ...]) -> float:
         """How much larger that is of which a part is read: of few samples fewer lie in the part."""
         whole = self.first.written(writers)
-        return max(1.0, whole.size / (math.prod(part) or 1)) if whole is not None else 1.0
+        size = 1 if whole is None else math.prod(whole.shape)
+        return max(1.0, size / (math.prod(part) or 1))
 
     def _apart(self, a: Operation, b: Operation) -> Judged:
         """How far apart the results are of two operations that did not read the same."""

@@ -206,15 +206,10 @@ class _Blame:
         surviving = self._surviving()
         alignment = self.alignment
         written_over = [p for p in alignment.written_over if p.first.aligned_step < self._until]
-        elsewhere = (
-            surviving,
-            written_over,
-            alignment.gradients,
-            alignment.updates,
-        )
+        elsewhere = (surviving, written_over, alignment.gradients, alignment.updates)
         found = [self._of_flow(pairs) for pairs in elsewhere if pairs]
         if guilty:
-            ends = (*surviving, *alignment.written_over, *alignment.gradients)
+            ends = (*surviving, *written_over, *alignment.gradients)
             matter = self._that_matter(guilty, ends, alone=not found)
             found += map(self._of_pair, matter[:1])
         return min(found, key=_when, default=None)

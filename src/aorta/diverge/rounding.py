@@ -342,7 +342,7 @@ def _sum_length(operation: Operation) -> int:
         )
     if name.startswith(("_foreach_", "_fused_")) and "norm" not in name:
         return 1
-    sizes = [d.size for d in operation.outputs if d.size and d.dtype in EPSILON]
+    sizes = [math.prod(d.shape) for d in operation.outputs if d.size and d.dtype in EPSILON]
     read = max((math.prod(shape) for shape in shapes), default=1)
     by_rows = not operation.op.startswith("aten::") or _ROW_BY_ROW.search(name)
     rows = max((shape[-1] for shape in shapes if shape), default=1) if by_rows else 1

@@ -34,8 +34,7 @@ class Digest:
 
     @cached_property
     def size(self) -> int:
-        """Of a complex number two."""
-        return math.prod(self.shape) * (2 if self.dtype.startswith("complex") else 1)
+        return _numbers_in(self.shape, self.dtype)
 
     @cached_property
     def rms(self) -> float:
@@ -299,13 +298,17 @@ def _of_element(read: list[_Read], element: int, count: int) -> list[_Read]:
     return read[element:whole:count] + read[whole:]
 
 
+def _numbers_in(shape: Sequence[int], dtype: str) -> int:
+    """A complex one is two."""
+    return math.prod(shape) * (2 if dtype.startswith("complex") else 1)
+
+
 def _digest(facts: tuple[tuple[int, ...], str, str], numbers: memoryview) -> Digest:
     shape, dtype, _ = facts
     values = tuple(array("d", numbers.tobytes()))
     if not values:
         return Digest(*facts, (), 0.0, 0.0, 0.0, 0.0)
-    size = math.prod(shape) * (2 if dtype.startswith("complex") else 1)
-    if size <= _WHOLE:
+    if _numbers_in(shape, dtype) <= _WHOLE:
         nan = any(math.isnan(v) for v in values)
         low, high = (math.nan, math.nan) if nan else (min(values), max(values))
         norm = (

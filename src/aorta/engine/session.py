@@ -51,9 +51,17 @@ class Session:
         self._ending: Ending | None = None
 
     @classmethod
-    def fresh(cls, parent: Path, verb: str, **more: Any) -> "Session":
-        """`more`: as `claim_run_dir` takes it."""
-        return cls(claim_run_dir(parent, verb, **more), resumed=False)
+    def fresh(
+        cls,
+        parent: Path,
+        verb: str,
+        *,
+        name: str | None = None,
+        private_beside: bool = False,
+        **about: Any,
+    ) -> "Session":
+        run = claim_run_dir(parent, verb, name=name, private_beside=private_beside, **about)
+        return cls(run, resumed=False)
 
     @classmethod
     def resuming(cls, output: Path, verb: str, resume: Resume | None = None) -> "Session":
