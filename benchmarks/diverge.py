@@ -1,10 +1,9 @@
 """`aorta diverge`: how many of the planted divergences it names, and what recording costs a step.
 
 `python -m benchmarks diverge` takes the GPU where there is one;
-`python -m benchmarks.diverge cpu` says which, and `python -m benchmarks.diverge cuda cost` measures
-the cost alone. `python -m benchmarks.diverge cpu operation [HOOK]` measures what recording takes of
-the CPU for each recorded operation, on tensors so small that nothing else counts; with the hook
-of another checkout, both in turn. `python -m benchmarks.diverge launches [HOOK]` measures the cost
+`python -m benchmarks.diverge cpu` says which, and `python -m benchmarks.diverge cuda cost [HOOK]`
+measures the cost alone; with the hook of another checkout, both in turn. `python -m benchmarks.diverge cpu operation [HOOK]` measures what recording takes of
+the CPU for each recorded operation, on tensors so small that nothing else counts. `python -m benchmarks.diverge launches [HOOK]` measures the cost
 where there is no GPU: with a CUDA build of torch and a GPU that takes launches and computes nothing
 (tools/stand_in_cuda.c), as a step 256 wide waits for launches alone.
 """
@@ -212,7 +211,7 @@ def main(device: str | None = None, what: str = "all", other: str | None = None)
             return
         if what == "all":
             _table(Path(folder), device)
-        _cost(Path(folder), device)
+        _cost(Path(folder), device, other)
 
 
 def _table(out: Path, device: str) -> None:
@@ -254,32 +253,27 @@ def _words(found: Parting | None) -> str:
 _GOALS = {256: 3.0, 2048: 1.5}
 
 
-def _cost(out: Path, device: str) -> None:
+def _cost(out: Path, device: str, other: str | None) -> None:
     """Plain, with every operation through a mode that does nothing, and recorded: in turn, so that
     what else the machine does hits all.
     """
     turns, wide = (3, [256, 2048]) if device == "cuda" else (1, [256])
-    times: dict[str, list[list[float]]] = {"plain": [], "dispatched": [], "recorded": []}
+    hooks = {"plain": None, "dispatched": None, "recorded": str(HOOK)}
+    hooks |= {"the other hook": other} if other else {}
+    more = {"DEVICE": device, "WIDE": " ".join(map(str, wide)), "CLOCK": "perf_counter"}
+    times: dict[str, list[list[float]]] = {name: [] for name in hooks}
     for turn in range(turns):
-        for how, found in times.items():
-            found.append(_step_times(out / f"step-{turn}-{how}", device, how, wide))
+        for name, hook in hooks.items():
+            place = out / f"step-{turn}-{name}".replace(" ", "-")
+            times[name].append(_run_script(place, _STEP, name, hook, more))
     for number, width in enumerate(wide):
-        plain, dispatched, recorded = (
+        plain, *others = (
             sorted(turn[number] for turn in found)[turns // 2] for found in times.values()
         )
-        print(
-            f"a step of a transformer {width} wide: {1000 * plain:.1f} ms, recorded "
-            f"{1000 * recorded:.1f} ms: {recorded / plain:.2f} times (goal: at most "
-            f"{_GOALS[width]}), of which torch's own dispatch to Python {dispatched / plain:.2f}"
-        )
-
-
-def _step_times(out: Path, device: str, how: str, wide: list[int]) -> list[float]:
-    widths = " ".join(map(str, wide))
-    hook = str(HOOK) if how == "recorded" else None
-    return _run_script(
-        out, _STEP, how, hook, {"DEVICE": device, "WIDE": widths, "CLOCK": "perf_counter"}
-    )
+        print(f"a step of a transformer {width} wide: {1000 * plain:.1f} ms")
+        for name, took in zip([*hooks][1:], others, strict=True):
+            goal = f" (goal: at most {_GOALS[width]})" if name == "recorded" else ""
+            print(f"  {name}: {1000 * took:.1f} ms, {took / plain:.2f} times{goal}")
 
 
 def _run_script(

@@ -388,6 +388,8 @@ class _Walk:
         if self._unknown(a, b):
             return None
         old = self.first.written([mine]), self.second.written([theirs])
+        if old[0] is not None and old[0].norm == 0 and "o" not in (a.phase, b.phase):
+            return None  # new memory: what came of it is the amount, and hides nothing
         found = amounts_apart((a.outputs[0], b.outputs[0]), old)
         if found is None:
             return None

@@ -23,6 +23,8 @@ _CREATES_FLOATS = frozenset(
 _PRODUCTS = ("mm", "mv", "dot", "attention")
 # The bits of a writer's number that say which record it is; above them, which of its results.
 _RECORD_BITS = 40
+_FRESH = "aten::lift_fresh"  # numbers of Python's that become a tensor
+_OTHER_VIEWS = ("aten::_unsafe_view", "aten::set_")  # that their schemas do not own up to
 _EMPTY = re.compile(r"aten::(empty(_like|_strided|_permuted)?|new_empty(_strided)?)")
 
 
@@ -131,6 +133,20 @@ def _storage(tensor: Any) -> Any:
         return None
 
 
+def is_view(schema: Any) -> bool:
+    """Whether what it gives is memory that it was given."""
+    if schema.name in _OTHER_VIEWS or schema.name == _FRESH:
+        return schema.name != _FRESH
+    aliases = [r.alias_info for r in schema.returns]
+    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+
+
+def computes(schema: Any) -> bool:
+    """A view, or a number for Python, is no result."""
+    writes = any(a.alias_info and a.alias_info.is_write for a in schema.arguments)
+    return not is_view(schema) and (writes or any("Tensor" in str(r.type) for r in schema.returns))
+
+
 class OperationSignature:
     """What the schema of an operation says, read once: torch makes it anew for each reader."""
 
@@ -160,16 +176,9 @@ class OperationSignature:
             for place, argument in enumerate(schema.arguments)
             if argument.name.startswith("running_") and self.short.endswith("batch_norm")
         ]
-        shares = self.short in ("_unsafe_view", "set_")  # views that their schemas do not own up to
         self.is_copy = self.name == "aten::copy_"
-        aliases = [r.alias_info for r in schema.returns]
-        is_view = shares or (
-            bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
-        )
-        gives = self.written or any("Tensor" in str(r.type) for r in schema.returns)
-        self.is_fresh = self.name == "aten::lift_fresh"  # numbers of Python's that become a tensor
-        # A view, or a number for Python, is no result.
-        self.computes = self.is_fresh or (bool(gives) and not is_view)
+        self.is_fresh = self.name == _FRESH
+        self.computes = computes(schema)
         self.is_random = torch.Tag.nondeterministic_seeded in func.tags
         is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
         self.call = _waited_for(call) if is_collective else call

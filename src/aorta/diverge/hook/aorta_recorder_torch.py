@@ -1,7 +1,7 @@
-"""Records what torch does once it is imported: a dispatch mode, hooks of modules and optimizers.
+"""Records what torch does once it is imported: kernels before its own, and its global hooks.
 
 What an operation read is known by who wrote that memory last, so inputs cost nothing. This runs for
-each dispatcher call, most of them views: facts of operations, shapes and lines are cached.
+each operation: facts of operations, shapes and lines are cached.
 """
 
 import importlib
@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aorta.diverge.hook.aorta_recorder import Place, Recorder, Written, is_users
     from aorta.diverge.hook.aorta_recorder_digest import Digests
-    from aorta.diverge.hook.aorta_recorder_operation import Memory, OperationSignature, OtherSide
+    from aorta.diverge.hook.aorta_recorder_operation import (
+        Memory,
+        OperationSignature,
+        OtherSide,
+        computes,
+        is_view,
+    )
 else:  # the directory of this file is on the path, and Aorta may not be installed
     from aorta_recorder import Place, Recorder, Written, is_users
     from aorta_recorder_digest import Digests
-    from aorta_recorder_operation import Memory, OperationSignature, OtherSide
+    from aorta_recorder_operation import Memory, OperationSignature, OtherSide, computes, is_view
 
 torch: Any = sys.modules["torch"]  # whole before this is loaded
 _MOST_VIEWS = 16  # one behind the other
-_OWN_FRAMES = 2  # from where places are found out to what the dispatcher calls
+_OWN_FRAMES = 3  # from where places are found out to what the dispatcher calls
+_KEY = "Fake"
 
 
 def start() -> None:
@@ -31,8 +38,9 @@ def start() -> None:
     if recorder is None:
         return
     torch.manual_seed(recorder.settings.seed)
-    RecordingMode().__enter__()
+    RecordingKernels(recorder.runs_otherwise)
     _say_when_compiled()
+    _leave_out_printing()
 
 
 def _say_when_compiled() -> None:
@@ -44,6 +52,21 @@ def _say_when_compiled() -> None:
         return compile_(*args, **kwargs)
 
     torch.compile = noted
+
+
+def _leave_out_printing() -> None:
+    """What is computed to print a tensor is nobody's operation."""
+    words_of = torch._tensor_str._str
+
+    def unrecorded(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_key())):
+            return words_of(*args, **kwargs)
+
+    torch._tensor_str._str = unrecorded
+
+
+def _key() -> Any:
+    return torch._C._parse_dispatch_key(_KEY)
 
 
 def emit(recorder: Recorder, head: int, value: Any) -> None:
@@ -185,32 +208,80 @@ class _Places:
                 emit(recorder, head, value)
 
 
-class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-    """The dispatcher's calls, on their way into the stream."""
+class RecordingKernels:
+    """The dispatcher's calls, on their way into the stream.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Kernels of a key that stands below autograd and that nothing of torch's own has, for what
+    computes alone: a mode would bring every view to Python, and most calls are views.
+    """
+
+    def __init__(self, takes_all: bool) -> None:
         self._places, self._memory = _Places(), Memory()
-        # Torch keeps every operation as long as the process lives.
-        self._signatures: dict[int, OperationSignature] = {}
-        self._views: dict[int, Callable[..., Any]] = {}  # run as they are, whatever is recorded
+        self._takes_all = takes_all  # whatever is no view
+        self._key, self._python = _key(), torch._C.DispatchKey.Python
+        self._is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+        self._rest = torch._C._dispatch_library("IMPL", "_", _KEY)
+        self._rest.fallback_fallthrough(_KEY)
+        self._libraries: dict[str, Any] = {}  # by namespace; what they register goes with them
+        self._known: set[str] = set()
+        self._packets: set[str] = set()  # of overloads
+        self._register()
+        self._watch()
+        torch._C._dispatch_tls_set_dispatch_key_included(self._key, True)
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here; torch would load its compiler, 1.7 s, to say so."""
-        return False
+    def _register(self) -> None:
+        """A kernel for every operation that there is by now."""
+        for name in torch._C._dispatch_get_all_op_names():
+            space, _, short = name.partition("::")
+            if name in self._known or space == "prim":
+                continue
+            packet, _, overload = name.partition(".")
+            self._known.add(name)
+            self._packets.add(packet)
+            schema = torch._C._get_schema(packet, overload)
+            if not is_view(schema) and (self._takes_all or computes(schema)):
+                if space not in self._libraries:
+                    self._libraries[space] = torch.library.Library(space, "IMPL", _KEY)
+                self._libraries[space].impl(short, self._kernel(name))
 
-    def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Views and what is not to be recorded run as they are."""
-        call = self._views.get(id(func))
-        if call is not None:  # most calls are of these
-            return call(*args, **kwargs) if kwargs else call(*args)
-        recorder, kwargs = Recorder.current, kwargs or {}
-        signature = self._signatures.get(id(func)) or self._signature(func)
-        is_recorded = signature.computes
-        if recorder is None or recorder.paused or not (is_recorded or recorder.runs_otherwise):
+    def _watch(self) -> None:
+        """Operations of the user's own, or of a library loaded later: before they are called."""
+        spaces = torch._ops._OpNamespace
+        find = spaces.__getattr__
+
+        def found(space: Any, name: str) -> Any:
+            packet = find(space, name)
+            if f"{space.name}::{name}" not in self._packets:
+                self._register()
+            return packet
+
+        spaces.__getattr__ = found
+
+    def _kernel(self, name: str) -> Callable[..., Any]:
+        signature: OperationSignature | None = None
+        key, exclude = self._key, torch._C._dispatch_tls_set_dispatch_key_excluded
+        modes, below = torch._C._len_torch_dispatch_stack, torch._C.DispatchKeySet(self._python)
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            nonlocal signature
+            if signature is None:
+                signature = OperationSignature(_operation(name))
+            if modes():  # of the program: they come first, and call what comes here again
+                return _operation(name).redispatch(below, *args, **kwargs)
+            exclude(key, True)
+            try:
+                return self._called(signature, args, kwargs)
+            finally:
+                exclude(key, False)
+
+        return called
+
+    def _called(self, signature: OperationSignature, args: Any, kwargs: Any) -> Any:
+        """What is not to be recorded runs as it is."""
+        recorder = Recorder.current
+        if recorder is None or recorder.paused or self._is_excluded(self._python):
             return signature.call(*args, **kwargs)
-        is_recorded = is_recorded and recorder.is_on
+        is_recorded = signature.computes and recorder.is_on
         if is_recorded and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
             is_recorded = False  # inside of one nothing has a value yet
@@ -226,13 +297,6 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
             out = other.run(*args, **kwargs)
         other.remember(signature.outputs(out, args, kwargs))
         return out
-
-    def _signature(self, func: Any) -> OperationSignature:
-        signature = self._signatures[id(func)] = OperationSignature(func)
-        recorder = Recorder.current
-        if not signature.computes and not (recorder and recorder.runs_otherwise):
-            self._views[id(func)] = signature.call
-        return signature
 
     def _recorded(
         self,
@@ -314,6 +378,12 @@ class RecordingMode(torch.utils._python_dispatch.TorchDispatchMode):  # type: ig
             whole = tensor if tensor._base is None else tensor._base
             if tensor.numel() < whole.numel() and not self._memory.knows(whole):
                 self._emit_unwritten(recorder, digests, place, whole)
+
+
+def _operation(name: str) -> Any:
+    space, _, short = name.partition("::")
+    base, _, overload = short.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), base), overload or "default")
 
 
 def _allows_tf32(signature: OperationSignature) -> bool:
