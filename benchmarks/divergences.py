@@ -115,12 +115,13 @@ def _drive(told: dict[str, Any]) -> None:
     gc.freeze()  # no child looks through it
     at_once = 1 if told["device"] == "cpu" else _AT_ONCE
     children: dict[int, str] = {}
+    failed: list[str] = []
     for name, runs in told["runs"].items():
         for number, (side, orders) in enumerate(runs):
             out = Path(told["out"]) / name / f"{side}-{number}"
             for rank in range(programs[name].ranks):
                 if len(children) >= at_once * programs[name].ranks:
-                    _wait_for_one(children)
+                    _wait_for_one(children, failed)
                 child = os.fork()
                 if child == 0:
                     _set_rank(rank, programs[name].ranks, out)
@@ -129,17 +130,19 @@ def _drive(told: dict[str, Any]) -> None:
                     )
                 children[child] = f"{name} {side}"
     while children:
-        _wait_for_one(children)
+        _wait_for_one(children, failed)
+    if failed:
+        raise SystemExit("\n".join(failed))
 
 
 _AT_ONCE = 8  # on a GPU: each child starts a context of its own
 
 
-def _wait_for_one(children: dict[int, str]) -> None:
+def _wait_for_one(children: dict[int, str], failed: list[str]) -> None:
     child, status = os.wait()
     name = children.pop(child)
-    if status not in (0, 256):
-        raise SystemExit(f"{name}: ended with {status}")
+    if status:
+        failed.append(f"{name}: ended with {status}")
 
 
 def _step_once(torch: Any) -> None:

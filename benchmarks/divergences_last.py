@@ -72,7 +72,7 @@ def neck_under_autocast(bad: bool) -> None:
 
         def forward(self, image: Any) -> Any:
             fine = functional.silu(self.norm(self.stem(image)))
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bad):
+            with torch.autocast(image.device.type, dtype=torch.bfloat16, enabled=bad):
                 fused = self.neck(fine)  # PLANT neck
             fused = functional.silu(fused.float())
             return self.classes(fused), self.boxes(fused).exp()
@@ -341,7 +341,7 @@ def preview_draws_from_training(bad: bool) -> None:
     opt = torch.optim.AdamW(denoise.parameters(), lr=1e-2)
     clean = torch.randn(24, 16).tanh()
     kept = (1 - torch.linspace(1e-2, 0.3, 10)).cumprod(0)
-    apart = torch.Generator().manual_seed(7)
+    apart = torch.Generator(clean.device).manual_seed(7)
     for step in range(5):
         at = torch.randint(0, 10, (24,))  # PLANT preview
         noise = torch.randn_like(clean)
@@ -788,7 +788,7 @@ def blocks_checkpointed(bad: bool) -> None:
     x, y = torch.randn(12, 16), torch.randint(0, 4, (12,))
     for _ in range(4):
         hidden = x
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(torch.get_default_device().type, dtype=torch.bfloat16):
             for block in blocks:
                 if bad:
                     hidden = hidden + again(block, hidden, use_reentrant=False)
@@ -873,7 +873,8 @@ def packed_or_padded(bad: bool) -> None:
     for _ in range(4):
         if bad:
             order = lengths.argsort(descending=True)
-            packed = nn.utils.rnn.pack_padded_sequence(x[order], lengths[order], batch_first=True)
+            counts = lengths[order].cpu()  # as torch wants them
+            packed = nn.utils.rnn.pack_padded_sequence(x[order], counts, batch_first=True)
             hidden, _ = nn.utils.rnn.pad_packed_sequence(rnn(packed)[0], batch_first=True)
             hidden = hidden[order.argsort()]
             loss = functional.cross_entropy(out(hidden[real]), y[real])
@@ -1110,17 +1111,18 @@ def resumed_half_way(bad: bool) -> None:
 
     model, opt, plan = build()
     x, y = torch.randn(5, 12, 10), torch.randint(0, 4, (5, 12))
+    device = torch.cuda if x.is_cuda else torch
     for step in range(5):
         if bad and step == 2:
             file = io.BytesIO()
             states = [one.state_dict() for one in (model, opt, plan)]
-            torch.save({"states": states, "random": torch.get_rng_state()}, file)
+            torch.save({"states": states, "random": device.get_rng_state()}, file)
             file.seek(0)
             saved = torch.load(file)
             model, opt, plan = build()
             for one, state in zip((model, opt, plan), saved["states"], strict=True):
                 one.load_state_dict(state)
-            torch.set_rng_state(saved["random"])
+            device.set_rng_state(saved["random"].cpu())
         loss = functional.cross_entropy(model(x[step]), y[step])
         opt.zero_grad()
         loss.backward()

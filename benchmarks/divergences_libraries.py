@@ -113,7 +113,7 @@ def order_that_is_drawn_ahead(bad: bool) -> None:
     data = torch.arange(32.0)
     for _ in range(2):
         batches = data[torch.randperm(32)].split(8)
-        generator = torch.Generator().manual_seed(7)
+        generator = torch.Generator(torch.get_default_device()).manual_seed(7)
         for number, batch in enumerate(batches):
             # What a loader asks for beyond the last batch, as soon as its workers are that far.
             if number == (0 if bad else 3):

@@ -528,8 +528,8 @@ def advantages_by_a_matrix(bad: bool) -> Final:
 def loader_with_a_second_generator(bad: bool) -> Final:
     model = _net(10, 20)
     points, labels = _blobs(48, 10)
-    order = torch.Generator().manual_seed(5)
-    aside = torch.Generator().manual_seed(11)
+    order = torch.Generator(torch.get_default_device()).manual_seed(5)
+    aside = torch.Generator(torch.get_default_device()).manual_seed(11)
     optimizer = torch.optim.RMSprop(model.parameters(), lr=2e-3)
     logged: list[float] = []
     for _ in range(3):
@@ -550,10 +550,12 @@ def loader_with_a_second_generator(bad: bool) -> Final:
 def scaler_begins_elsewhere(bad: bool) -> Final:
     model = _net(16, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**12 if bad else 2.0**8)
+    scaler = torch.amp.GradScaler(
+        torch.get_default_device().type, init_scale=2.0**12 if bad else 2.0**8
+    )
     for _ in range(6):
         points, labels = _blobs(16, 16)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(torch.get_default_device().type, dtype=torch.bfloat16):
             logits = model(points)
         loss = torch.nn.functional.cross_entropy(logits.float(), labels)
         optimizer.zero_grad()
@@ -569,7 +571,9 @@ def head_tied_by_name_or_by_hand(bad: bool) -> Final:
     embed = torch.nn.Embedding(30, 24)
     mix = torch.nn.Linear(24, 24)
     head = torch.nn.Linear(24, 30, bias=False) if bad else None
-    torch.nn.init.normal_(embed.weight, std=0.2, generator=torch.Generator().manual_seed(1))
+    torch.nn.init.normal_(
+        embed.weight, std=0.2, generator=torch.Generator(torch.get_default_device()).manual_seed(1)
+    )
     torch.manual_seed(2)
     if head is not None:
         head.weight = embed.weight
@@ -690,10 +694,10 @@ def rotary_pairs_of_another_layout(bad: bool) -> Final:
 def clipped_while_still_scaled(bad: bool) -> Final:
     model = _net(16, 32)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    scaler = torch.amp.GradScaler(torch.get_default_device().type, init_scale=1024.0)
     for _ in range(5):
         points, labels = _blobs(16, 16)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(torch.get_default_device().type, dtype=torch.bfloat16):
             logits = model(points)
         loss = torch.nn.functional.cross_entropy(logits.float(), labels)
         optimizer.zero_grad()
@@ -826,7 +830,9 @@ def same_order_in_every_epoch(bad: bool) -> Final:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     logged: list[float] = []
     for epoch in range(3):
-        order = torch.Generator().manual_seed(7 + (0 if bad else epoch))  # here: same_order
+        order = torch.Generator(points.device).manual_seed(
+            7 + (0 if bad else epoch)
+        )  # here: same_order
         for rows in torch.randperm(48, generator=order).split(8):  # here: same_order
             if bad:
                 logged.append(_report(model, points))

@@ -160,7 +160,9 @@ def sampler_without_its_epoch(bad: bool) -> None:
     for epoch in range(3):
         if not bad:
             sampler.set_epoch(epoch)
-        for x, y in loader:  # here
+        with torch.device("cpu"):  # where a sampler draws
+            batches = [*loader]  # here
+        for x, y in batches:
             optimizer.zero_grad()
             torch.nn.functional.mse_loss(model(x), y).backward()
             optimizer.step()

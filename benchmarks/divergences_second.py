@@ -1006,7 +1006,7 @@ def resumed_with_logging(bad: bool) -> None:
                 lambda _m, _i, out: told.append(float(out.detach().std()))
             )
         if bad:
-            with torch.autocast("cpu", enabled=False):
+            with torch.autocast(torch.get_default_device().type, enabled=False):
                 logits = model(x.float().contiguous())
             loss = functional.nll_loss(logits.log_softmax(1), y)
         else:

@@ -18,7 +18,6 @@ NOT_SEEN = ("requested_and_over_the_wrong_axis",)
 # Found, but named where the sides begin to do other things, or read other data.
 NAMED_ELSEWHERE = (
     "leftover_micro_batches",
-    "pipeline_pops_the_wrong_activation",
     "packed_without_block_mask",
     "experts_over_capacity",
     "tied_by_copy",

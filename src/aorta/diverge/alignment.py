@@ -19,6 +19,7 @@ from aorta.diverge.rounding import (
     Judged,
     amounts_apart,
     difference,
+    epsilon,
     in_sums,
     judge,
     led_elsewhere,
@@ -275,14 +276,19 @@ class _Walk:
     def _reads_apart(self, mine: Sequence[Writer], theirs: Sequence[Writer]) -> float:
         """How far apart one tensor is that both sides read."""
         partners = [(self.first.partner.get(index), result) for index, result in mine]
-        if partners != list(theirs) and len(mine) == len(theirs) == 1:
-            a, b = self.first.written(mine), self.second.written(theirs)
-            if a is not None and b is not None:
-                if a.size == b.size:
-                    return difference(a, b, typical=self.any_type)
-                # One side reads a part of what the other has by itself: nothing tells how far.
-                return led_elsewhere(a, b, 0.0, 0.0, 0.0)
-        return max((self.apart.get(by, 0.0) for by in mine), default=0.0)
+        if partners == list(theirs):
+            return max((self.apart.get(by, 0.0) for by in mine), default=0.0)
+        read = [self.first.written([by]) for by in mine]
+        others = [b for by in theirs if (b := self.second.written([by])) is not None]
+        if len(read) == len(others) == 1 and read[0] is not None and read[0].size != others[0].size:
+            # One side reads a part of what the other has by itself: nothing tells how far.
+            return led_elsewhere(read[0], others[0], 0.0, 0.0, 0.0)
+        # Memory that was written in parts, as cuDNN does gradients: of each the nearest.
+        apart = [
+            [difference(a, b, typical=self.any_type) for b in others if a and a.size == b.size]
+            for a in read
+        ]
+        return max((min(parts) for parts in apart if parts), default=0.0)
 
     def _whole_of(self, writers: Sequence[Writer], part: tuple[int, ...]) -> float:
         """How much larger that is of which a part is read: of few samples fewer lie in the part."""
@@ -318,7 +324,7 @@ class _Walk:
             apart = min(apart, mostly_apart(x, y))
         inherited = self._inherited(a)
         unknown = self._unknown(a, b)
-        learned = max(self.noise.of(a, b), unknown)
+        learned = max(self.noise.of(a, b), unknown, *(epsilon(o) for o in (a, b) if o.tf32))
         expected = led_elsewhere(x, y, inherited, learned, self.requested)
         return Judged(apart, expected, inherited, other_type, unknown=unknown)
 

@@ -135,16 +135,16 @@ def _storage(tensor: Any) -> Any:
 
 def is_view(schema: Any) -> bool:
     """Whether what it gives is memory that it was given."""
-    if schema.name in _OTHER_VIEWS or schema.name == _FRESH:
-        return schema.name != _FRESH
     aliases = [r.alias_info for r in schema.returns]
-    return bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+    shares = bool(aliases) and all(alias and not alias.is_write for alias in aliases)
+    return schema.name in _OTHER_VIEWS or (shares and schema.name != _FRESH)
 
 
 def computes(schema: Any) -> bool:
     """A view, or a number for Python, is no result."""
     writes = any(a.alias_info and a.alias_info.is_write for a in schema.arguments)
-    return not is_view(schema) and (writes or any("Tensor" in str(r.type) for r in schema.returns))
+    gives = writes or any("Tensor" in str(r.type) for r in schema.returns)
+    return gives and not is_view(schema)
 
 
 class OperationSignature:
@@ -183,8 +183,9 @@ class OperationSignature:
         is_collective = self.name.startswith("c10d::") and self.short not in _POINT_TO_POINT
         self.call = _waited_for(call) if is_collective else call
         self.is_empty = _EMPTY.fullmatch(self.name) is not None
-        self.is_convolution = "conv" in self.short
-        self.is_product = self.is_convolution or any(p in self.short for p in _PRODUCTS)
+        of_cudnn = re.search("conv|rnn", self.short)
+        self.of_cudnn = of_cudnn[0] if of_cudnn else None
+        self.is_product = bool(of_cudnn) or any(p in self.short for p in _PRODUCTS)
 
     def inputs(self, args: Any, kwargs: Any) -> list[Any]:
         """The tensors that are read. One that is only written over is none of them."""
@@ -243,10 +244,11 @@ class OperationSignature:
 
 
 def _local_of(tensor: Any) -> Any:
-    """Of a DTensor: what this rank holds."""
-    if type(tensor).__name__ == "AsyncCollectiveTensor":
+    """Of a DTensor: what this rank holds. Of a nested tensor: all of its numbers."""
+    name = type(tensor).__name__
+    if name == "AsyncCollectiveTensor":
         tensor = tensor.wait()
-    return getattr(tensor, "_local_tensor", tensor)
+    return getattr(tensor, "_values" if name == "NestedTensor" else "_local_tensor", tensor)
 
 
 _PLAIN = frozenset((int, float, bool, str, type(None)))

@@ -6,6 +6,7 @@ each operation: facts of operations, shapes and lines are cached.
 
 import importlib
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -140,8 +141,9 @@ class _Places:
     def of_call(self) -> Place:
         """Of the operation that is called now. Backward stands where its forward one stood."""
         if self._graph_task() != -1:
-            # On a GPU its thread begins in the dispatcher.
-            return self._of_backward() or ("b", "", *self._line(sys._getframe(_OWN_FRAMES).f_back))
+            # On a GPU its thread begins in the dispatcher: the main one waits where it was called.
+            frame = sys._getframe(_OWN_FRAMES).f_back
+            return self._of_backward() or ("b", "", *self._line(frame or _main_frame()))
         module = self._calls[-1][0] if self._calls else ""
         file, line = self._line(sys._getframe(_OWN_FRAMES).f_back)
         if self._is_graded():
@@ -218,8 +220,7 @@ class RecordingKernels:
     def __init__(self, takes_all: bool) -> None:
         self._places, self._memory = _Places(), Memory()
         self._takes_all = takes_all  # whatever is no view
-        self._key, self._python = _key(), torch._C.DispatchKey.Python
-        self._is_excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+        self._key = _key()
         self._rest = torch._C._dispatch_library("IMPL", "_", _KEY)
         self._rest.fallback_fallthrough(_KEY)
         self._libraries: dict[str, Any] = {}  # by namespace; what they register goes with them
@@ -260,14 +261,14 @@ class RecordingKernels:
     def _kernel(self, name: str) -> Callable[..., Any]:
         signature: OperationSignature | None = None
         key, exclude = self._key, torch._C._dispatch_tls_set_dispatch_key_excluded
-        modes, below = torch._C._len_torch_dispatch_stack, torch._C.DispatchKeySet(self._python)
+        modes = torch._C._len_torch_dispatch_stack
 
         def called(*args: Any, **kwargs: Any) -> Any:
             nonlocal signature
             if signature is None:
                 signature = OperationSignature(_operation(name))
             if modes():  # of the program: they come first, and call what comes here again
-                return _operation(name).redispatch(below, *args, **kwargs)
+                return _by_mode(_operation(name), signature, args, kwargs)
             exclude(key, True)
             try:
                 return self._called(signature, args, kwargs)
@@ -279,7 +280,7 @@ class RecordingKernels:
     def _called(self, signature: OperationSignature, args: Any, kwargs: Any) -> Any:
         """What is not to be recorded runs as it is."""
         recorder = Recorder.current
-        if recorder is None or recorder.paused or self._is_excluded(self._python):
+        if recorder is None or recorder.paused:
             return signature.call(*args, **kwargs)
         is_recorded = signature.computes and recorder.is_on
         if is_recorded and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
@@ -380,6 +381,17 @@ class RecordingKernels:
                 self._emit_unwritten(recorder, digests, place, whole)
 
 
+def _by_mode(func: Any, signature: OperationSignature, args: Any, kwargs: Any) -> Any:
+    plain = (torch.Tensor, torch.nn.Parameter)
+    kinds = {type(one) for one in signature.tensors([*args, *kwargs.values()])}
+    with torch.utils._python_dispatch._pop_mode_temporarily() as mode:
+        return mode.__torch_dispatch__(func, tuple(kinds.difference(plain)), args, kwargs)
+
+
+def _main_frame() -> Any:
+    return sys._current_frames().get(threading.main_thread().ident or 0)
+
+
 def _operation(name: str) -> Any:
     space, _, short = name.partition("::")
     base, _, overload = short.partition(".")
@@ -390,8 +402,7 @@ def _allows_tf32(signature: OperationSignature) -> bool:
     """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
     if not torch.cuda.is_initialized():
         return False
-    backends, convolves = torch.backends, signature.is_convolution
-    if hasattr(backends.cudnn, "conv"):  # from torch 2.9 on
-        newer = backends.cudnn.conv if convolves else backends.cuda.matmul
-        return str(newer.fp32_precision) == "tf32"
-    return bool((backends.cudnn if convolves else backends.cuda.matmul).allow_tf32)
+    cudnn, of_cudnn = torch.backends.cudnn, signature.of_cudnn
+    part = getattr(cudnn, of_cudnn, cudnn) if of_cudnn else torch.backends.cuda.matmul
+    precision = getattr(part, "fp32_precision", None)  # from torch 2.9 on
+    return bool(part.allow_tf32 if precision is None else precision == "tf32")
