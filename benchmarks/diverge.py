@@ -66,29 +66,12 @@ _SMALL = """
     import sys, time
     import torch
     from torch import nn
-    from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 
-    class Count(TorchDispatchMode):
-        @classmethod
-        def _should_skip_dynamo(cls):
-            return False
-
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            aliases = [one.alias_info for one in func._schema.returns]
-            counted[0] += 1
-            counted[1] += not aliases or aliases[0] is None or aliases[0].is_write
-            return func._op(*args, **(kwargs or {}))
-
-    class Empty(Count):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            return func._op(*args, **(kwargs or {}))
-
-    how = sys.argv[1]
-    counted, flushed, records = [0, 0], [0.0], [0]
+    flushed, recorder = [0.0], None
     torch.set_num_threads(1)
-    if how != "dispatched":
+    if sys.argv[1] != "plain":
         import aorta_recorder
-        flush, emit = aorta_recorder.Recorder.flush, aorta_recorder.Recorder.emit
+        flush = aorta_recorder.Recorder.flush
 
         def timed(self):
             began = time.thread_time()
@@ -96,13 +79,7 @@ _SMALL = """
             flushed[0] += time.thread_time() - began
 
         aorta_recorder.Recorder.flush = timed
-        (mode,) = _get_current_dispatch_mode_stack()
-        if how == "counted":  # below the recorder, where its own calls are seen
-            mode.__exit__(None, None, None)
-            Count().__enter__()
-            mode.__enter__()
-    else:
-        Empty().__enter__()
+        recorder = aorta_recorder.Recorder.current
     layer = nn.TransformerEncoderLayer(16, 4, 64, dropout=0.0, batch_first=True)
     model = nn.TransformerEncoder(layer, 4)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
@@ -116,43 +93,31 @@ _SMALL = """
     times = []
     for _ in range(10):
         step()
-    if how == "dispatched":
-        with Count():
-            step()
-    counts = [*counted]
-    counted[:], flushed[0] = [0, 0], 0.0
+    flushed[0] = 0.0
     for _ in range(100):
         before, began = flushed[0], time.thread_time()
         step()
         times.append(time.thread_time() - began - (flushed[0] - before))
-    if how == "counted":
-        counts = [count / 100 for count in counted]
-    made = 0
-    if how != "dispatched":
-        recorder = getattr(aorta_recorder.Recorder, "current", None) or aorta_recorder.current()
-        made = recorder.count / 110
-    print(1e6 * min(times), 1e4 * flushed[0], *counts, made)
+    print(1e6 * min(times), 1e4 * flushed[0], recorder.count / 110 if recorder else 0)
 """
 
 
 def _operation(out: Path, other: str | None) -> None:
     """The least of many steps, and of turns: whatever else the machine does only adds to it."""
-    hooks = {"recorded": str(HOOK), **({"the other hook": other} if other else {})}
-    times: dict[str, list[list[float]]] = {"dispatched": [], **{name: [] for name in hooks}}
+    hooks = {"plain": None, "recorded": str(HOOK)}
+    hooks |= {"the other hook": other} if other else {}
+    times: dict[str, list[list[float]]] = {name: [] for name in hooks}
     for turn in range(3):
-        for name, found in times.items():
+        for name, hook in hooks.items():
             place = out / f"{turn}-{name}".replace(" ", "-")
-            found.append(_run_script(place, _SMALL, name, hooks.get(name)))
-    dispatched, _, calls, kernels, _ = min(times["dispatched"])
-    print(f"a step: {calls:.0f} calls of the dispatcher, {dispatched:.0f} us through an empty mode")
-    for name, hook in hooks.items():
-        took, _, _, _, records = min(times[name])
-        flush = min(flushed for _, flushed, *_ in times[name])
-        counted = _run_script(out / f"counted-{name}".replace(" ", "-"), _SMALL, "counted", hook)
+            times[name].append(_run_script(place, _SMALL, name, hook))
+    (plain, *_), *others = map(min, times.values())
+    print(f"a step: {plain:.0f} us")
+    for name, (took, _, records) in zip([*hooks][1:], others, strict=True):
+        flush = min(flushed for _, flushed, _ in times[name])
         print(
-            f"{name}: {(took - dispatched) / records:.2f} us more for each of {records:.0f} "
-            f"recorded operations, and {flush / records:.2f} us to sum them up and write them; "
-            f"{(counted[3] - kernels) / records:.2f} kernels more for each"
+            f"  {name}: {(took - plain) / records:.2f} us more for each of {records:.0f} recorded "
+            f"operations, and {flush / records:.2f} us to sum them up and write them"
         )
 
 

@@ -1228,7 +1228,8 @@ def swiglu_of_ones_own(bad: bool) -> None:
     for _ in range(4):
         if bad:
             with torch.autograd.graph.saved_tensors_hooks(
-                lambda t: t.detach().numpy().copy(), torch.from_numpy
+                lambda t: t.detach().cpu().numpy().copy(),
+                lambda kept: torch.from_numpy(kept).to(x.device),
             ):
                 gate, up = both(norm(x)).split(24, -1)
                 hidden = x + down(SwiGLU.apply(gate, up))
