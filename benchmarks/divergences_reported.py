@@ -119,6 +119,24 @@ def fused_adam_of_a_packed_bias(bad: bool) -> None:
         optimizer.step()
 
 
+def fused_adam_of_an_encoder(bad: bool) -> None:
+    """Likewise, and what that bias is added to is written over."""
+    layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 2), torch.nn.Linear(32, 5))
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim > 1], "weight_decay": 0.1},
+        {"params": [p for p in model.parameters() if p.ndim == 1]},
+    ]
+    how: dict[str, Any] = {"fused": True} if bad else {"foreach": False}
+    optimizer = torch.optim.Adam(groups, lr=1e-2, **how)
+    for _ in range(4):
+        x, y = torch.randn(4, 10, 32), torch.randint(0, 5, (4,))
+        loss = torch.nn.functional.cross_entropy(model(x).mean(1), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def images_that_are_not_normalised(bad: bool) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
     mean, deviation = torch.tensor((0.5, 0.4, 0.3)), torch.tensor((0.2, 0.3, 0.4))
@@ -165,6 +183,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "whole_sequence_or_cache": Planted(whole_sequence_or_cache, "", status="same"),
     "fused_adam_of_a_packed_bias": Planted(fused_adam_of_a_packed_bias, "", status="same"),
+    "fused_adam_of_an_encoder": Planted(fused_adam_of_an_encoder, "", status="same"),
     "images_that_are_not_normalised": Planted(
         images_that_are_not_normalised, "", "# here: normalised", step=0
     ),

@@ -394,8 +394,10 @@ class _Walk:
         if self._unknown(a, b):
             return None
         old = self.first.written([mine]), self.second.written([theirs])
-        if old[0] is not None and old[0].norm == 0 and "o" not in (a.phase, b.phase):
-            return None  # new memory: what came of it is the amount, and hides nothing
+        made = self.first.by_index[mine[0]]
+        is_new = not made.op.endswith("_") and not made.moves
+        if "o" not in (a.phase, b.phase) and (old[0] is None or old[0].norm == 0 or is_new):
+            return None  # no state that is kept: what came of it hides nothing
         found = amounts_apart((a.outputs[0], b.outputs[0]), old)
         if found is None:
             return None

@@ -21,11 +21,6 @@ from aorta.diverge.stream import Operation, Stream, plain
 
 _UNLIKE, _ALIKE = 0.1, 1e-3  # less than one digit is the same, three are
 _ALIGNED_ENOUGH = 0.5  # of the operations of the shorter stream
-# Moves numbers, and makes none: of the operations of a line the one that computes is named.
-_MOVES = re.compile(
-    r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
-    r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
-)
 _FACTORS = re.compile(r"aten::(mul|div)")
 _UNSCALES = "aten::_amp_foreach_non_finite_check_and_unscale_"
 _SETS_SCALE = "aten::_amp_update_scale_"
@@ -56,7 +51,7 @@ class Parting:
     @property
     def module(self) -> str:
         """Where the operation stands; of what only moves numbers also where they are first used."""
-        return self.operation.module or (self.bad.module if _moves(self.operation) else "")
+        return self.operation.module or (self.bad.module if self.operation.moves else "")
 
     def to_json(self) -> dict[str, Any]:
         inputs = [
@@ -411,12 +406,12 @@ class _Blame:
     def _that_computes(self, begins: Operation, stretch: Sequence[Operation]) -> Operation:
         """The first on its line that computes; of a cast its reader, if none shared is between."""
         same = (o for o in stretch if _line(o) == _line(begins) and not self._only_moves(o))
-        found = min(same, key=lambda o: (_moves(o), o.op == "input", o.index))
+        found = min(same, key=lambda o: (o.moves, o.op == "input", o.index))
         if found.op != "aten::_to_copy":
             return found
         partners = self._partner if self._is_bad(begins) else self._of_good
         for operation in stretch:
-            if not _moves(operation) and any((found.index, 0) in w for w in operation.inputs):
+            if not operation.moves and any((found.index, 0) in w for w in operation.inputs):
                 between = range(found.index + 1, operation.index)
                 return found if any(i in partners for i in between) else operation
         return found
@@ -548,12 +543,6 @@ def _end_of(operation: Operation) -> object:
 
 def _line(operation: Operation) -> tuple[str, int, str]:
     return (operation.file, operation.line, operation.module)
-
-
-def _moves(operation: Operation) -> bool:
-    return (
-        _MOVES.fullmatch(operation.op.rpartition("::")[2]) is not None and not operation.is_random
-    )
 
 
 def self_difference(runs: Sequence[Sequence[Stream]]) -> Parting | None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,12 @@ _WEIGHED = _STATISTICS + 16  # its place, where there is one
 _WHOLE = 32  # elements up to which a tensor is written down whole
 _OF_LISTS, _OF_ONE = "aten::_foreach_", "aten::"
 _WHOLE_NUMBERS = ("int", "uint", "bool")
+
+# Moves numbers, and makes none: of the operations of a line the one that computes is named.
+_MOVES = re.compile(
+    r"_to_copy|copy_|clone|contiguous|lift_fresh_copy|detach|alias|input|scalar_tensor|arange|"
+    r"(full|zeros|ones|empty)(_like)?|fill_|zero_"
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,10 @@ class Operation:
     @property
     def gives_whole_numbers(self) -> bool:
         return all(digest.dtype.startswith(_WHOLE_NUMBERS) for digest in self.outputs)
+
+    @property
+    def moves(self) -> bool:
+        return not self.is_random and _MOVES.fullmatch(self.op.rpartition("::")[2]) is not None
 
     @property
     def writes_at(self) -> tuple[int, ...]:
