@@ -86,7 +86,7 @@ class _Lot:
 
     def add_all(self, tensors: Sequence[Any], group: "_Group") -> None:
         """With one launch, where they may be copied as they are."""
-        if group.kinds[0].convert is None:
+        if len(tensors) > 1 and group.kinds[0].convert is None:
             torch._foreach_copy_(self._place(group), tensors)
             return
         for tensor, kind in zip(tensors, group.kinds, strict=True):
@@ -283,14 +283,6 @@ class Digests:
                     most = max(self._recorder.most_held_bytes, memory // _SHARE_OF_A_GPU)
                     self._recorder.most_held_bytes = most
         return kind
-
-    def numbers(self, tensors: Sequence[Any]) -> list[int]:
-        """Of their kinds."""
-        known = self.kinds.get
-        return [
-            (known((one.shape, one.dtype, one.get_device())) or self.kind(one)).number
-            for one in tensors
-        ]
 
     def take(self, tensors: Sequence[Any], numbers: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Copy these in their order; the numbers of their kinds, looked up unless given."""

@@ -21,8 +21,8 @@ _CREATES_FLOATS = frozenset(
     ["empty", "empty_strided", "zeros", "ones", "eye", "linspace", "logspace"]
 )
 _PRODUCTS = ("mm", "mv", "dot", "attention")
-# The bits of a writer's number that say which record it is; above them, which of its results.
-_RECORD_BITS = 40
+# The lower bits of a writer's number say which record it is; from here on, which of its results.
+_NEXT_RESULT = 1 << 40
 _FRESH = "aten::lift_fresh"  # numbers of Python's that become a tensor
 _OTHER_VIEWS = ("aten::_unsafe_view", "aten::set_")  # that their schemas do not own up to
 _EMPTY = re.compile(r"aten::(empty(_like|_strided|_permuted)?|new_empty(_strided)?)")
@@ -67,10 +67,9 @@ class Memory:
                 known = False
             else:
                 key = storage._cdata
-                if unwritten:
-                    unwritten.pop(key, None)
                 before = writers.get(key)
                 if before is None:
+                    unwritten.pop(key, None)
                     if key not in held:
                         if len(held) >= self._most:
                             self._forget_what_is_gone()
@@ -81,22 +80,8 @@ class Memory:
                 else:
                     parts = before if isinstance(before, list) else [before]
                     writers[key] = [*parts, index][-_MOST_WRITERS:]
-            index += 1 << _RECORD_BITS
+            index += _NEXT_RESULT
         return known
-
-    def last_of(self, tensors: Sequence[Any]) -> tuple[list[Written | None], list[int]]:
-        """Who wrote each, and where in its storage each begins."""
-        find = self.writers.get
-        try:
-            return (
-                [find(tensor.untyped_storage()._cdata) for tensor in tensors],
-                [tensor.storage_offset() for tensor in tensors],
-            )
-        except (NotImplementedError, RuntimeError):  # one of them has no one storage
-            if len(tensors) == 1:
-                return [None], [0]
-        found = [self.last_of([tensor]) for tensor in tensors]
-        return [who for (who,), _ in found], [begin for _, (begin,) in found]
 
     def copied_bytes(self, target: Any, source: Any) -> bool:
         """Whether all of a memory is copied as bytes, as `copy.deepcopy` does: what is known of it

@@ -31,6 +31,7 @@ torch: Any = sys.modules["torch"]  # whole before this is loaded
 _MOST_VIEWS = 16  # one behind the other
 _OWN_FRAMES = 3  # from where places are found out to what the dispatcher calls
 _KEY = "Fake"
+_FP32_PRECISION = getattr(torch._C, "_get_fp32_precision_getter", None)  # from torch 2.9 on
 
 
 def start() -> None:
@@ -221,6 +222,9 @@ class RecordingKernels:
         self._places, self._memory = _Places(), Memory()
         self._takes_all = takes_all  # whatever is no view
         self._key = _key()
+        # Called for every operation: looked up once.
+        self._has_gpu = torch.cuda.is_initialized
+        self._captures = torch.cuda.is_current_stream_capturing
         self._rest = torch._C._dispatch_library("IMPL", "_", _KEY)
         self._rest.fallback_fallthrough(_KEY)
         self._libraries: dict[str, Any] = {}  # by namespace; what they register goes with them
@@ -283,7 +287,7 @@ class RecordingKernels:
         if recorder is None or recorder.paused:
             return signature.call(*args, **kwargs)
         is_recorded = signature.computes and recorder.is_on
-        if is_recorded and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        if is_recorded and self._has_gpu() and self._captures():
             recorder.note("a CUDA graph was captured; what it replays is not recorded")
             is_recorded = False  # inside of one nothing has a value yet
         if not recorder.runs_otherwise:
@@ -337,15 +341,22 @@ class RecordingKernels:
         self, recorder: Recorder, digests: Digests, place: Place, inputs: list[Any]
     ) -> list[Any]:
         """Writer, kind and offset of each tensor; one that nothing wrote is recorded first."""
-        memory = self._memory
-        read: list[Any] = [0] * (3 * len(inputs))
-        writers, read[2::3] = memory.last_of(inputs)
-        read[1::3] = digests.numbers(inputs)
-        for at, written in enumerate(writers):
-            by = written
+        read: list[Any] = []
+        known, last_of, others = digests.kinds.get, self._memory.writers.get, []
+        for tensor in inputs:
+            try:
+                by = last_of(tensor.untyped_storage()._cdata)
+                begin = tensor.storage_offset()
+            except (NotImplementedError, RuntimeError):  # it has no one storage: a sparse one
+                by, begin = None, 0
+            if type(by) is not int:
+                others.append((len(read), by, tensor))
+            key = (tensor.shape, tensor.dtype, tensor.get_device())
+            read += (by, (known(key) or digests.kind(tensor)).number, begin)
+        for at, by, tensor in others:
             if by is None:
-                by = self._emit_unwritten(recorder, digests, place, inputs[at])
-            read[3 * at] = by if isinstance(by, int) else -1 - recorder.number_of(tuple(by), by)
+                by = self._emit_unwritten(recorder, digests, place, tensor)
+            read[at] = by if isinstance(by, int) else -1 - recorder.number_of(tuple(by), by)
         return read
 
     def _emit_unwritten(
@@ -402,7 +413,9 @@ def _allows_tf32(signature: OperationSignature) -> bool:
     """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
     if not torch.cuda.is_initialized():
         return False
-    cudnn, of_cudnn = torch.backends.cudnn, signature.of_cudnn
-    part = getattr(cudnn, of_cudnn, cudnn) if of_cudnn else torch.backends.cuda.matmul
-    precision = getattr(part, "fp32_precision", None)  # from torch 2.9 on
-    return bool(part.allow_tf32 if precision is None else precision == "tf32")
+    of_cudnn = signature.of_cudnn
+    if _FP32_PRECISION is not None:
+        # By its attribute in torch.backends it takes ten times as long.
+        return bool(_FP32_PRECISION("cuda", of_cudnn or "matmul") == "tf32")
+    backends = torch.backends
+    return bool((backends.cudnn if of_cudnn else backends.cuda.matmul).allow_tf32)
