@@ -138,48 +138,57 @@ def _of_small(flat: Any, _sizes: list[int]) -> Any:
 
 
 def _of_ragged(flat: Any, sizes: list[int]) -> Any:
-    lengths, starts, places = _segments(tuple(sizes), flat.device)
-    samples = flat[places]
-    weighed = flat * _weights(starts, lengths, len(flat))
-    return _rows((flat * flat, flat, flat, flat, weighed), samples, lengths)
+    ends, places = _segments(tuple(sizes), flat.device)
+    weighed = flat * _weights(ends, len(flat))
+    return _rows((flat * flat, flat, flat, flat, weighed), flat[places], ends)
 
 
 def _of_even(flat: Any, sizes: list[int]) -> Any:
     """Of sizes that are whole rows: first the rows, on which all of a GPU works at once."""
-    lengths, starts, places = _segments(tuple(sizes), flat.device)
-    samples = flat[places]
-    rows, lengths = flat.view(-1, _ROW), lengths // _ROW
+    ends, places, in_row, weights = _segments_of_rows(tuple(sizes), flat.device)
+    samples, rows = flat[places], flat.view(-1, _ROW)
     low, high = torch.aminmax(rows, dim=1)
     squares, totals = torch.linalg.vector_norm(rows, dim=1).square_(), rows.sum(1)
-    weighed = rows.mul_(torch.arange(1, _ROW + 1, device=flat.device)).sum(1)
-    weighed.mul_(_weights(starts // _ROW, lengths, len(rows)))
-    return _rows((squares, totals, low, high, weighed), samples, lengths)
+    weighed = rows.mul_(in_row).sum(1).mul_(weights)
+    return _rows((squares, totals, low, high, weighed), samples, ends)
 
 
 @lru_cache(maxsize=16)
-def _segments(sizes: tuple[int, ...], device: Any) -> tuple[Any, Any, Any]:
-    """Lengths, starts and places of samples, found out on the CPU: each would be a launch."""
+def _segments(sizes: tuple[int, ...], device: Any) -> tuple[Any, Any]:
+    """Where each begins and the last ends, and places of samples, found out on the CPU: each would
+    be a launch.
+    """
     lengths = torch.tensor(sizes, device="cpu")
-    starts = lengths.cumsum(0) - lengths
+    ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
     strides = lengths // SAMPLES
     strides -= (strides > ONE_COLUMN).long()
-    samples = starts + strides * torch.arange(SAMPLES, device="cpu")[:, None]
-    found = torch.cat([lengths[None], starts[None], samples]).to(device, non_blocking=True)
-    return found[0], found[1], found[2:].T
+    samples = ends[:-1, None] + strides[:, None] * torch.arange(SAMPLES, device="cpu")
+    found = torch.cat([ends, samples.view(-1)]).to(device, non_blocking=True)
+    return found[: len(ends)], found[len(ends) :].view(-1, SAMPLES)
 
 
-def _weights(starts: Any, lengths: Any, size: int) -> Any:
+@lru_cache(maxsize=16)
+def _segments_of_rows(sizes: tuple[int, ...], device: Any) -> tuple[Any, Any, Any, Any]:
+    """Likewise for rows, with the weights in each and of each."""
+    ends, places = _segments(sizes, device)
+    ends = ends // _ROW
+    in_row = torch.arange(1, _ROW + 1, device=device)
+    return ends, places, in_row, _weights(ends, sum(sizes) // _ROW)
+
+
+def _weights(ends: Any, size: int) -> Any:
     """One for each place, counted from the start of its own tensor."""
-    begins = torch.repeat_interleave(starts, lengths, output_size=size)
+    begins = torch.repeat_interleave(ends[:-1], ends.diff(), output_size=size)
     places = torch.arange(size, device=begins.device).sub_(begins)
     return places.remainder_(_WEIGHTS).add_(1)
 
 
-def _rows(values: tuple[Any, ...], samples: Any, lengths: Any) -> Any:
+def _rows(values: tuple[Any, ...], samples: Any, ends: Any) -> Any:
     """Squares, numbers, lowest, highest and weighed of all tensors, to the digest of each."""
-    # Each by itself: what has two dimensions a GPU goes through one number after the other.
+    # Each by itself: what has two dimensions a GPU goes through one number after the other. From
+    # lengths each would add up on its own where they end.
     norms, totals, lows, highs, weighed = (
-        torch.segment_reduce(value, how, lengths=lengths, unsafe=True)
+        torch.segment_reduce(value, how, offsets=ends, unsafe=True)
         for value, how in zip(values, ("sum", "sum", "min", "max", "sum"), strict=True)
     )
     statistics = torch.stack([norms.sqrt_(), totals, lows, highs], 1)

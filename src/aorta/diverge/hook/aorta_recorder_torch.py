@@ -353,7 +353,8 @@ class RecordingKernels:
                 others.append((len(read), by, tensor))
             key = (tensor.shape, tensor.dtype, tensor.get_device())
             read += (by, (known(key) or digests.kind(tensor)).number, begin)
-        for at, by, tensor in others:
+        for at, parts, tensor in others:
+            by = parts
             if by is None:
                 by = self._emit_unwritten(recorder, digests, place, tensor)
             read[at] = by if isinstance(by, int) else -1 - recorder.number_of(tuple(by), by)
