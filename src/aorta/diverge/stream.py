@@ -261,8 +261,8 @@ class _Reader:
             shape, dtype, device, count, lot = self.shared[kind]
             begin = begins.get(lot, 0)
             begins[lot] = end = begin + 8 * count
-            if dtype == "uint8" and "cudnn" in op:
-                begin = end  # room for its backward, filled in part
+            if _is_for_its_backward(op, dtype):
+                begin = end
             facts = (tuple(shape), dtype, device)
             outputs.append(_digest(facts, numbers[begin:end]))
         # What is made like a tensor takes its shape alone.
@@ -309,6 +309,12 @@ def _of_element(read: list[_Read], element: int, count: int) -> list[_Read]:
     """Of lists that were read one behind the other, and of what all elements share."""
     whole = len(read) - len(read) % count
     return read[element:whole:count] + read[whole:]
+
+
+def _is_for_its_backward(op: str, dtype: str) -> bool:
+    """Whether it is no result: room that is filled in part, where a generator stood if one did."""
+    of_attention = "dot_product" in op and dtype in ("int64", "uint64")
+    return of_attention or ("cudnn" in op and dtype == "uint8")
 
 
 def _numbers_in(shape: Sequence[int], dtype: str) -> int:

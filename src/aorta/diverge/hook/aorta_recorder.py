@@ -61,6 +61,7 @@ class Recorder:
         self.count = 0
         self._truncated = False
         self.is_on = settings.first_step == 0  # this step is recorded, and there is room
+        self.is_on_gpu = False  # something that was recorded
         self.held_bytes, self.most_held_bytes = 0, _HELD_BYTES  # of copies that wait for a flush
         self._numbers: dict[Hashable, int] = {}
         self._defined: list[object] = []

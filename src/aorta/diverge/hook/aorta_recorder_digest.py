@@ -9,7 +9,6 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class _Lot:
         # What is in the one is summed up while the other is filled, perhaps in another stream.
         self._room = self._other_room = _Room(0, device)
 
-    def _place(self, key: "TensorKind | _Group") -> list[Any]:
+    def place(self, key: "TensorKind | _Group") -> list[Any]:
         """Of what comes next."""
         begin = self._used
         self._used = begin + key.size
@@ -82,15 +81,7 @@ class _Lot:
     def add(self, tensor: Any, kind: "TensorKind") -> None:
         if kind.convert is not None:
             tensor = kind.convert(tensor)
-        self._place(kind)[0].copy_(tensor)
-
-    def add_all(self, tensors: Sequence[Any], group: "_Group") -> None:
-        """With one launch, where they may be copied as they are."""
-        if len(tensors) > 1 and group.kinds[0].convert is None:
-            torch._foreach_copy_(self._place(group), tensors)
-            return
-        for tensor, kind in zip(tensors, group.kinds, strict=True):
-            self.add(tensor, kind)
+        self.place(kind)[0].copy_(tensor)
 
     def summed_up(self) -> Any:
         """All numbers of all its results, one behind the other, as doubles on the device."""
@@ -112,10 +103,6 @@ class _LargeLot:
         if kind.convert is not None:
             tensor = kind.convert(tensor)
         self._statistics.append(_statistics(tensor))
-
-    def add_all(self, tensors: Sequence[Any], group: "_Group") -> None:
-        for tensor, kind in zip(tensors, group.kinds, strict=True):
-            self.add(tensor, kind)
 
     def summed_up(self) -> Any:
         found, self._statistics, self.width = self._statistics, [], 0
@@ -210,17 +197,19 @@ def _statistics(tensor: Any) -> tuple[Any, ...]:
 class TensorKind:
     """What follows from shape, type and device alone, for all tensors that share them."""
 
-    __slots__ = ("bytes", "convert", "dtype", "lot", "number", "shape", "size", "sizes", "width")
+    __slots__ = ("bytes", "convert", "is_alone", "lot", "number", "shape", "size", "sizes", "width")
 
     def __init__(self, recorder: Recorder, tensor: Any, lots: "_Lots") -> None:
-        self.dtype, device = tensor.dtype, tensor.device
-        name = str(self.dtype).removeprefix("torch.")
+        device, dtype = tensor.device, tensor.dtype
+        name = str(dtype).removeprefix("torch.")
         self.convert: Callable[[Any], Any] | None = None
         if name.startswith("float8"):
             self.convert = torch.Tensor.float  # little is computed in eight bits
-        elif self.dtype.is_complex:
+        elif dtype.is_complex:
             self.convert = lambda one: torch.view_as_real(one.detach().resolve_conj())
-        self.shape = [*tensor.shape, 2] if self.dtype.is_complex else [*tensor.shape]  # of the copy
+        # A list is not copied into another, where its numbers are unsigned ones.
+        self.is_alone = self.convert is not None or name.startswith("uint")
+        self.shape = [*tensor.shape, 2] if dtype.is_complex else [*tensor.shape]  # of the copy
         self.size = math.prod(self.shape)
         self.sizes = [self.size]
         self.bytes = 8 * self.size
@@ -233,7 +222,7 @@ class TensorKind:
             new = _LargeLot(number, device) if sum_up is None else _Lot(number, device, sum_up)
             self.lot = lots.setdefault((device, sum_up), new)
             if sum_up is None:
-                self.bytes = 0
+                self.bytes, self.is_alone = 0, True
         lot = None if self.lot is None else self.lot.number
         facts = [list(tensor.shape), name, device.type, self.width, lot]
         self.number = recorder.number_of(("kind", *map(str, facts)), facts)
@@ -256,17 +245,44 @@ _Lots = dict[tuple[Any, Any], _Lot | _LargeLot]  # by device and way to sum up
 
 
 class _Group:
-    """Those of an operation's results that are copied together: of one lot and one type."""
+    """Those of an operation's results that are copied into one lot."""
 
-    def __init__(self, lot: _Lot | _LargeLot, places: list[int], kinds: list[TensorKind]) -> None:
+    def __init__(self, lot: Any, places: list[int], kinds: list[TensorKind]) -> None:
         self.lot, self.places, self.kinds = lot, places, kinds
         self.sizes = [kind.size for kind in kinds]
         self.size, self.width = sum(self.sizes), sum(kind.width for kind in kinds)
-        self.bytes = sum(kind.bytes for kind in kinds)
 
     def views(self, memory: Any) -> list[Any]:
         parts = zip(self.kinds, memory.split(self.sizes), strict=True)
         return [part.view(kind.shape) for kind, part in parts]
+
+
+class _Plan:
+    """What becomes of the results of an operation: which are copied together, with one launch, and
+    which by themselves.
+    """
+
+    def __init__(self, kinds: list[TensorKind]) -> None:
+        known = [(place, kind) for place, kind in enumerate(kinds) if kind.lot is not None]
+        self.bytes = sum(kind.bytes for _, kind in known)
+        # In one lot they lie in their order.
+        one_by_one = {kind.lot for _, kind in known if kind.is_alone}
+        self.alone = [(place, kind) for place, kind in known if kind.lot in one_by_one]
+        self.groups = []
+        for lot in dict.fromkeys(kind.lot for _, kind in known if kind.lot not in one_by_one):
+            places = [place for place, kind in known if kind.lot is lot]
+            self.groups.append(_Group(lot, places, [kinds[place] for place in places]))
+
+    def take(self, tensors: Sequence[Any]) -> None:
+        views: list[Any] = []
+        copied: list[Any] = []
+        for group in self.groups:
+            views += group.lot.place(group)
+            copied += [tensors[place] for place in group.places]
+        if copied:
+            torch._foreach_copy_(views, copied)
+        for place, kind in self.alone:
+            kind.lot.add(tensors[place], kind)  # type: ignore[union-attr]
 
 
 class Digests:
@@ -277,7 +293,7 @@ class Digests:
         self.kinds: dict[Any, TensorKind] = {}
         self._lots: _Lots = {}
         self._by_number: dict[int, TensorKind] = {}
-        self._groups: dict[tuple[int, ...], list[_Group]] = {}  # by the numbers of the kinds
+        self._plans: dict[tuple[int, ...], _Plan] = {}  # by the numbers of the kinds
 
     def kind(self, tensor: Any) -> TensorKind:
         key = (tensor.shape, tensor.dtype, tensor.get_device())  # a device takes long to hash
@@ -288,6 +304,7 @@ class Digests:
             if kind.width:
                 self.kinds[key] = kind
                 if tensor.is_cuda:
+                    self._recorder.is_on_gpu = True
                     memory = torch.cuda.get_device_properties(tensor.device).total_memory
                     most = max(self._recorder.most_held_bytes, memory // _SHARE_OF_A_GPU)
                     self._recorder.most_held_bytes = most
@@ -303,23 +320,12 @@ class Digests:
                 self._recorder.held_bytes += kind.bytes
             return (kind.number,)
         numbers = numbers or tuple([self.kind(tensor).number for tensor in tensors])
-        groups = self._groups.get(numbers)
-        if groups is None:
-            groups = self._groups[numbers] = self._grouped(numbers)
-        for group in groups:
-            group.lot.add_all([tensors[place] for place in group.places], group)
-            self._recorder.held_bytes += group.bytes
+        plan = self._plans.get(numbers)
+        if plan is None:
+            plan = self._plans[numbers] = _Plan([self._by_number[number] for number in numbers])
+        plan.take(tensors)
+        self._recorder.held_bytes += plan.bytes
         return numbers
-
-    def _grouped(self, numbers: Sequence[int]) -> list[_Group]:
-        kinds = [self._by_number[number] for number in numbers]
-        groups = []
-        for lot in dict.fromkeys(kind.lot for kind in kinds if kind.lot is not None):
-            places = [place for place, kind in enumerate(kinds) if kind.lot is lot]
-            for _, run in groupby(places, lambda place: kinds[place].dtype):
-                alike = [*run]
-                groups.append(_Group(lot, alike, [kinds[place] for place in alike]))
-        return groups
 
     def launch(self) -> tuple[Widths, bool, Callable[[], bytes]]:
         """Start summing: which numbers will come, whether on a GPU, and a call that waits."""

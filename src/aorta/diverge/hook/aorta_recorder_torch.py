@@ -29,7 +29,7 @@ else:  # the directory of this file is on the path, and Aorta may not be install
 
 torch: Any = sys.modules["torch"]  # whole before this is loaded
 _MOST_VIEWS = 16  # one behind the other
-_OWN_FRAMES = 3  # from where places are found out to what the dispatcher calls
+_OWN_FRAMES = 2  # from where places are found out to what the dispatcher calls
 _KEY = "Fake"
 _FP32_PRECISION = getattr(torch._C, "_get_fp32_precision_getter", None)  # from torch 2.9 on
 
@@ -222,9 +222,6 @@ class RecordingKernels:
         self._places, self._memory = _Places(), Memory()
         self._takes_all = takes_all  # whatever is no view
         self._key = _key()
-        # Called for every operation: looked up once.
-        self._has_gpu = torch.cuda.is_initialized
-        self._captures = torch.cuda.is_current_stream_capturing
         self._rest = torch._C._dispatch_library("IMPL", "_", _KEY)
         self._rest.fallback_fallthrough(_KEY)
         self._libraries: dict[str, Any] = {}  # by namespace; what they register goes with them
@@ -275,25 +272,32 @@ class RecordingKernels:
                 return _by_mode(_operation(name), signature, args, kwargs)
             exclude(key, True)
             try:
-                return self._called(signature, args, kwargs)
+                recorder = Recorder.current
+                if recorder is None or recorder.paused:
+                    return signature.call(*args, **kwargs)
+                is_recorded = signature.computes and recorder.is_on
+                if is_recorded and _is_captured(recorder):
+                    recorder.note("a CUDA graph was captured; what it replays is not recorded")
+                    is_recorded = False  # inside of one nothing has a value yet
+                if recorder.runs_otherwise:
+                    return self._otherwise(recorder, signature, args, kwargs, is_recorded)
+                if is_recorded:
+                    return self._recorded(recorder, signature, signature.call, args, kwargs)
+                return signature.call(*args, **kwargs)
             finally:
                 exclude(key, False)
 
         return called
 
-    def _called(self, signature: OperationSignature, args: Any, kwargs: Any) -> Any:
-        """What is not to be recorded runs as it is."""
-        recorder = Recorder.current
-        if recorder is None or recorder.paused:
-            return signature.call(*args, **kwargs)
-        is_recorded = signature.computes and recorder.is_on
-        if is_recorded and self._has_gpu() and self._captures():
-            recorder.note("a CUDA graph was captured; what it replays is not recorded")
-            is_recorded = False  # inside of one nothing has a value yet
-        if not recorder.runs_otherwise:
-            if is_recorded:
-                return self._recorded(recorder, signature, signature.call, args, kwargs)
-            return signature.call(*args, **kwargs)
+    def _otherwise(
+        self,
+        recorder: Recorder,
+        signature: OperationSignature,
+        args: Any,
+        kwargs: Any,
+        is_recorded: bool,
+    ) -> Any:
+        """Not as the program says."""
         other = OtherSide(signature, recorder.settings, kwargs)
         args, kwargs = other.arguments(args, kwargs)
         if is_recorded:
@@ -330,7 +334,7 @@ class RecordingKernels:
             for tensor in outputs:
                 memory.unwritten(tensor, "aten::empty", place)
         elif outputs:
-            tf32 = signature.is_product and _allows_tf32(signature)
+            tf32 = recorder.is_on_gpu and signature.is_product and _allows_tf32(signature)
             head = recorder.head(signature.name, place, signature.is_random, tf32)
             # What is written in place, and was not only written over, was read first.
             known = tuple(read[1 : 3 * len(outputs) : 3]) if signature.is_in_place else ()
@@ -410,10 +414,13 @@ def _operation(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, space), base), overload or "default")
 
 
+def _is_captured(recorder: Recorder) -> bool:
+    has_gpu = recorder.is_on_gpu or torch.cuda.is_initialized()
+    return has_gpu and torch._C._cuda_isCurrentStreamCapturing()  # type: ignore[no-any-return]
+
+
 def _allows_tf32(signature: OperationSignature) -> bool:
     """Whether a GPU may round what a product reads to ten bits, as the program allows now."""
-    if not torch.cuda.is_initialized():
-        return False
     of_cudnn = signature.of_cudnn
     if _FP32_PRECISION is not None:
         # By its attribute in torch.backends it takes ten times as long.
