@@ -37,6 +37,10 @@ exec(sys.argv[1])
 ENDS = {
     "falling off its end": "pass",
     "an exit code": "sys.exit(3)",
+    "no exit code": "sys.exit()",
+    "a large exit code": "sys.exit(259)",
+    "a thread that goes on": "threading.Timer(0.1, print, ['last']).start(); sys.exit(3)",
+    "words that cannot be written": "atexit.unregister(print); sys.stdout = open('/dev/full', 'w'); print('lost'); sys.exit(3)",
     "a message": "sys.exit('not like this')",
     "an exception": "raise ValueError('no')",
     "no last words": "os._exit(4)",

@@ -24,13 +24,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 COLD = "AORTA_TESTS_COLD"
@@ -61,7 +61,7 @@ _READ_AT_THE_START = (
     *("TORCH", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "GOMP_", "NPY_", "NUMPY_"),
 )
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
-_ASKING = Lock()
+_ASKING = threading.Lock()
 _ANSWER = 64
 
 
@@ -246,6 +246,20 @@ def _stream(of_the_server: Any, mode: str) -> io.TextIOWrapper:
     )
 
 
+def _leave(code: object) -> None:
+    """End as an interpreter does, without taking itself apart: that writes to every page that is
+    still the server's too, 190 ms of the 210 of a short command line. Comes back where more is to
+    be said than a number.
+    """
+    if code is None or isinstance(code, int):
+        vars(threading)["_shutdown"]()
+        vars(atexit)["_run_exitfuncs"]()
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit((code or 0) & 0xFF)
+
+
 def _complete_models(base: Any) -> None:
     """What a model of pydantic compiles when it is first used, it has compiled: a tenth of a short
     bisection's own time.
@@ -270,4 +284,8 @@ if __name__ == "__main__":
     server = sys.modules["__main__"]  # whose names are still in use
     sys.modules["__main__"] = types.ModuleType("__main__")
     as_main: Callable[[str], object] = vars(runpy)["_run_module_as_main"]  # what `python -m` calls
-    as_main(order["command"][2])
+    try:
+        as_main(order["command"][2])
+    except SystemExit as end:
+        _leave(end.code)
+        raise
