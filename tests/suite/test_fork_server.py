@@ -111,6 +111,21 @@ def test_what_an_interpreter_reads_only_at_its_start_is_read(
 
 
 @pytest.mark.usefixtures("small_server")
+@pytest.mark.parametrize("name", ["mine", "sitecustomize", "colorsys"])
+def test_further_folders_of_a_pythonpath_are_searched_as_if_read_at_the_start(
+    name: str, both: Callable[..., list[Any]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text("mine = 'found'")
+    paths = os.pathsep.join([environ()["PYTHONPATH"], str(folder), str(tmp_path), str(folder)])
+    last = f"print('{name}' in sys.modules); import {name}; print({name}.mine)"
+    forked, cold = both(last, env={"PYTHONPATH": paths})
+    assert forked == cold
+    assert forked[2] == f"{name == 'sitecustomize'}\nfound\nat exit\n"
+
+
+@pytest.mark.usefixtures("small_server")
 def test_what_a_process_inherits_is_inherited(
     both: Callable[..., list[Any]], request: pytest.FixtureRequest
 ) -> None:

@@ -13,7 +13,7 @@ This file is the server as well: `python fork_server.py DESCRIPTOR MODULE[:FUNCT
 
 import atexit
 import gc
-import importlib
+import importlib.util
 import io
 import json
 import os
@@ -94,13 +94,35 @@ class _Inherited:
     def by_a_child(cls, env: Mapping[str, str]) -> "_Inherited":
         numbers = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
         os.umask(mask := os.umask(0o077))
+        read = {k: v for k, v in env.items() if k.startswith(_READ_AT_THE_START) and k != "PYTHON"}
+        if "PYTHONPATH" in read:
+            read["PYTHONPATH"] = _read_by_all(read["PYTHONPATH"])
         return cls(
-            tuple(sorted((k, v) for k, v in env.items() if k.startswith(_READ_AT_THE_START))),
+            tuple(sorted(read.items())),
             tuple(sorted(n for n in numbers if signal.getsignal(n) is signal.SIG_IGN)),
             tuple(resource.getrlimit(limit) for limit in _LIMITS),
             mask,
             Path("/proc/self/cgroup").read_text(),
         )
+
+
+def _read_by_all(path: str) -> str:
+    """Of a PYTHONPATH the first folder alone, with which one server serves many; all of it where
+    another holds a module of a name that the server may have imported.
+    """
+    first, *others = path.split(os.pathsep)
+    if not all(map(os.path.isabs, others)):
+        return path
+    held = [entry for place in others if Path(place).is_dir() for entry in Path(place).iterdir()]
+    names = {entry.name.partition(".")[0] for entry in held} - {"__pycache__"}
+    return path if any(map(_is_taken, names)) else first
+
+
+@cache
+def _is_taken(name: str) -> bool:
+    if name in {"sitecustomize", "usercustomize"} or name in sys.modules:
+        return True
+    return name.isidentifier() and importlib.util.find_spec(name) is not None
 
 
 @cache
@@ -226,6 +248,8 @@ def _become(order: dict[str, Any], streams: list[int]) -> None:
     sys.orig_argv = order["command"]
     sys.argv = order["command"][2:]
     sys.path[0] = str(Path.cwd())
+    more = order["env"].get("PYTHONPATH", "").split(os.pathsep)[1:]
+    sys.path[1:] = dict.fromkeys([sys.path[1], *map(os.path.abspath, more), *sys.path[2:]])
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         fresh = _stream(getattr(sys, name), mode)
         setattr(sys, name, fresh)
