@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted, percent_range, wilson
@@ -94,15 +95,11 @@ def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     if begun := about.text("created"):
         facts.append(("Started", moment(begun)))
     if run.trials:
-        spent = seconds_spent(run.trials)
+        # Of every question of a run together: each counts its own time from nothing.
+        times = [*(trial.elapsed for trial in run.trials), 0.0]
+        spent = sum(elapsed for elapsed, later in pairwise(times) if later < elapsed)
         facts.append(("Trials", f"{len(run.trials)}" + (f" in {seconds(spent)}" if spent else "")))
     return facts
-
-
-def seconds_spent(trials: Sequence[Trial]) -> float:
-    """Of every question of a run together: each counts its own time from nothing."""
-    after = [*(trial.elapsed for trial in trials[1:]), 0.0]
-    return sum(t.elapsed for t, later in zip(trials, after, strict=True) if later < t.elapsed)
 
 
 def seen_outcomes(trials: Sequence[Trial]) -> list[tuple[str, str]]:
