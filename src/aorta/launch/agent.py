@@ -209,7 +209,10 @@ class DecidingAgent(LocalElasticAgent):
         self._initialize_workers(self._worker_group)
         while True:
             time.sleep(self._pause)
-            self._notice_dead_ranks()
+            # Before torch looks: tell the others and attribution of a dead rank, stop its siblings.
+            if dead := [end for end in self._ends() if end.failed]:
+                self._note_failure(", ".join(end.words for end in dead), dead)
+                self._shutdown()
             result = self._look()
             self._worker_group.state = result.state
             if result.state is WorkerState.FAILED:
@@ -222,13 +225,6 @@ class DecidingAgent(LocalElasticAgent):
                 log.info("the nodes of this job change; the workers restart with them")
                 self._handler.job_store.announce_over(self._current().start.cycle)
                 self._restart_workers(self._worker_group)
-
-    def _notice_dead_ranks(self) -> None:
-        """Before torch looks: tell the others and attribution of a dead rank, stop its siblings."""
-        dead = [end for end in self._ends() if end.failed]
-        if dead:
-            self._note_failure(", ".join(end.words for end in dead), dead)
-            self._shutdown()
 
     def _fails_elsewhere(self) -> bool:
         """Whether the cycle failed although the ranks here are well."""

@@ -147,22 +147,19 @@ def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
         return None
     failure_class, certainty = failure.meaning
     words = failure.words
+    # Where a rank that hung stood, if its stack was shown: it tells two hangs apart.
+    events = (e for e in facts.events if e.role is Role.STACK and e.rank == failure.rank)
+    stacks = [event.signature for event in events] if failure.hung else []
+    stack = f" > {max(stacks, key=len)}" if stacks else ""
     return FoundCause(
         failure_class,
         certainty,
-        words.replace(f"rank {failure.rank} ", "") + _stack_of(failure, facts),
+        words.replace(f"rank {failure.rank} ", "") + stack,
         words,
         failure.rank,
         moment=failure.time,
         unexplained=failure_class is FailureClass.UNKNOWN,
     )
-
-
-def _stack_of(failure: RankEnd, facts: Facts) -> str:
-    """Where a rank that hung stood, if its stack was shown: it tells two hangs apart."""
-    events = (e for e in facts.events if e.role is Role.STACK and e.rank == failure.rank)
-    stacks = [event.signature for event in events] if failure.hung else []
-    return f" > {max(stacks, key=len)}" if stacks else ""
 
 
 def _tidied_up(failure: RankEnd, facts: Facts) -> bool:

@@ -141,7 +141,11 @@ def own_words_page(
     """The page of a result whose `summary` begins with the answer. `tone`: else by its status."""
     if result.text("status") not in {"", "partial"}:
         run = replace(run, state="done")  # the page is written before the run says its last word
-    answer, *rest = [str(line) for line in result.array("summary")] or [_so_far(run)]
+    so_far, tally = "Nothing is known yet", run.tally
+    if tally.evidence:
+        failed = rate(tally.reproduced, tally.evidence, "trial")
+        so_far = f"No answer yet: it failed in {failed}"
+    answer, *rest = [str(line) for line in result.array("summary")] or [so_far]
     if answer.endswith(":") and rest:
         answer = f"{answer} {rest.pop(0).strip()}"
     printed = [TextLine(line.removeprefix("  ")) for line in rest]
@@ -162,13 +166,6 @@ def own_words_page(
         ],
         missing=[] if result else ["the run has not written a result yet"],
     )
-
-
-def _so_far(run: OpenedRun) -> str:
-    tally = run.tally
-    if not tally.evidence:
-        return "Nothing is known yet"
-    return f"No answer yet: it failed in {rate(tally.reproduced, tally.evidence, 'trial')}"
 
 
 def unfinished(run: OpenedRun) -> str:
