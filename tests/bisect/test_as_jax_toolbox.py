@@ -226,7 +226,7 @@ def test_help_is_under_its_own_name_and_has_every_flag(tmp_path: Path) -> None:
 def test_what_the_tool_refuses_is_refused_before_anything_runs(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    done = triage(*words, "my-test", cwd=tmp_path, env={})
+    done = aorta("jax-toolbox-triage", *words, "my-test", cwd=tmp_path)
     assert done.exit_code == 2, done.stderr
     assert list(tmp_path.iterdir()) == []
 

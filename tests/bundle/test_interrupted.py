@@ -34,7 +34,7 @@ def big_run(root: Path, megabytes: float, seed: int = 7) -> Path:
 @pytest.mark.parametrize("readings", [1, 2])
 def test_ctrl_c_while_packing_leaves_nothing_and_exits_130(readings: int, tmp_path: Path) -> None:
     """Stopped while the large log is read for the first time, and for the second."""
-    run, output = big_run(tmp_path, 8), tmp_path / "bundles"
+    run, output = big_run(tmp_path, 3), tmp_path / "bundles"
     output.mkdir()
     with opened(run / "logs" / "big.log") as openings:
         process = start_aorta("bundle", run, "--no-check", "--output", output)

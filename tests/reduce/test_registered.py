@@ -11,7 +11,7 @@ import pytest
 
 from aorta.core.documents import dump_yaml, parse_document
 from support.aorta_cli import aorta, environ
-from support.reductions import run_dir_of
+from support.reductions import run_dir_of, with_trials
 
 DETECTOR = """
 import sys
@@ -92,6 +92,7 @@ def test_where_its_workload_is_missing_a_recipe_could_not_tell(
     recipe = run_dir / "shrunken" / "recipe.resolved.yaml"
     oracle = recipe_of(run_dir)["workload_config"]["oracle"]
     assert oracle["kind"] == "regex" or "nan" in oracle["failure"]["message"]
+    with_trials(recipe, 2)
     words = ("triage", "run", "--recipe", recipe, "--json", "-q", "--output-dir")
     there = aorta(*words, "there", cwd=tmp_path, env={"PYTHON": sys.executable})
     counts = [(cell["failed_count"], cell["other_count"]) for cell in there.json()["cells"]]
@@ -110,6 +111,7 @@ def test_another_failure_of_the_workload_is_not_that_of_its_recipe(tmp_path: Pat
     (tmp_path / "detector.py").write_text(worse)
     paths = os.pathsep.join([environ()["PYTHONPATH"], str(tmp_path)])
     recipe = run_dir / "shrunken" / "recipe.resolved.yaml"
+    with_trials(recipe, 3)
     done = aorta(
         "triage", "run", "--recipe", recipe, "--json", "-q",
         cwd=tmp_path, env={"PYTHON": sys.executable, "PYTHONPATH": paths},

@@ -37,6 +37,10 @@ exec(sys.argv[1])
 ENDS = {
     "falling off its end": "pass",
     "an exit code": "sys.exit(3)",
+    "no exit code": "sys.exit()",
+    "a large exit code": "sys.exit(259)",
+    "a thread that goes on": "threading.Timer(0.1, print, ['last']).start(); sys.exit(3)",
+    "words that cannot be written": "atexit.unregister(print); sys.stdout = open('/dev/full', 'w'); print('lost'); sys.exit(3)",
     "a message": "sys.exit('not like this')",
     "an exception": "raise ValueError('no')",
     "no last words": "os._exit(4)",
@@ -104,6 +108,21 @@ def test_what_an_interpreter_reads_only_at_its_start_is_read(
         "print(hash('a') * (sys.flags.hash_randomization == 0))", env={variable: value}
     )
     assert forked == cold
+
+
+@pytest.mark.usefixtures("small_server")
+@pytest.mark.parametrize("name", ["mine", "sitecustomize", "colorsys"])
+def test_further_folders_of_a_pythonpath_are_searched_as_if_read_at_the_start(
+    name: str, both: Callable[..., list[Any]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / f"{name}.py").write_text("mine = 'found'")
+    paths = os.pathsep.join([environ()["PYTHONPATH"], str(folder), str(tmp_path), str(folder)])
+    last = f"print('{name}' in sys.modules); import {name}; print({name}.mine)"
+    forked, cold = both(last, env={"PYTHONPATH": paths})
+    assert forked == cold
+    assert forked[2] == f"{name == 'sitecustomize'}\nfound\nat exit\n"
 
 
 @pytest.mark.usefixtures("small_server")

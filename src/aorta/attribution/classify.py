@@ -135,14 +135,12 @@ def normalised(text: str) -> str:
 
 def last_lines(logs: Sequence[ReadableLog], rank: int | None) -> list[str]:
     """The last lines of these logs that are a rank's own, or nobody's; of all without a rank."""
-    own = (line for log in logs for line in _last_lines(log))
+    own: list[LogLine] = []
+    for log in logs:
+        rows = [row for row in re.split(r"[\r\n]+", tail_of(log, _TAIL)) if row.strip()]
+        rows = [row for row in rows if OF_THE_SCHEDULER.match(row) is None][-2 * _LINES :]
+        own += (line for row in rows for line in cleaned(row.encode(), log, 0))
     return [line.text for line in own if rank is None or line.rank in {None, rank}][-_LINES:]
-
-
-def _last_lines(log: ReadableLog) -> list[LogLine]:
-    rows = [row for row in re.split(r"[\r\n]+", tail_of(log, _TAIL)) if row.strip()]
-    rows = [row for row in rows if OF_THE_SCHEDULER.match(row) is None]
-    return [line for row in rows[-2 * _LINES :] for line in cleaned(row.encode(), log, 0)]
 
 
 def plain(text: str) -> str:

@@ -189,7 +189,10 @@ def _stragglers_of(group: str, dumps: Sequence[Dump]) -> tuple[int, Stragglers] 
     furthest = max(came.values(), key=lambda entry: entry.sequence)
     behind = {r for r in members if r not in came or came[r].sequence < furthest.sequence}
     at_it = {rank: entry for rank, entry in came.items() if rank not in behind}
-    others = set() if behind else _another_operation(at_it)
+    # The minority that called another operation, or the same one with other sizes.
+    called = {rank: (call.operation, call.sizes) for rank, call in at_it.items()}
+    usual = Counter(called.values()).most_common(1)[0][0]
+    others = set() if behind else {rank for rank, what in called.items() if what != usual}
     mismatch = bool(others)
     behind = behind or others
     if not behind:
@@ -201,13 +204,6 @@ def _stragglers_of(group: str, dumps: Sequence[Dump]) -> tuple[int, Stragglers] 
     return created, Stragglers(
         tuple(sorted(behind)), furthest.operation, group, furthest.sequence, mismatch
     )
-
-
-def _another_operation(calls: Mapping[int, _Call]) -> set[int]:
-    """The minority that called another operation, or the same one with other sizes."""
-    called = {rank: (call.operation, call.sizes) for rank, call in calls.items()}
-    usual = Counter(called.values()).most_common(1)[0][0]
-    return {rank for rank, what in called.items() if what != usual}
 
 
 class _PlainValues(pickle.Unpickler):

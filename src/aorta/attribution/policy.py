@@ -79,7 +79,10 @@ def decide(
         why = f"{finding.summary}; there is no failure to decide about"
         return Decision(Action.UNKNOWN, why, finding.state)
     policy = policy_of(finding.failure_class)
-    advice = _advice(finding)
+    advice = finding.advice
+    broken = finding.failure_class in {_C.HARDWARE_FAULT, _C.LINK_FAULT}
+    if finding.root.node and (broken or _is_one_node_only(finding)):
+        advice = (Advice("exclude_node", f"exclude node {finding.root.node}"), *advice)
     if policy is RestartPolicy.FREE:
         return Decision(Action.RESTART, _because(finding, policy.value), "preempted", advice)
     if _is_certain_user_error(finding, policy) and not _ran_before(finding, history):
@@ -179,11 +182,3 @@ def _restart(
 
 def _because(finding: Finding, why: str) -> str:
     return f"{finding.summary.rstrip('.')}; {why}"
-
-
-def _advice(finding: Finding) -> tuple[Advice, ...]:
-    broken = finding.failure_class in {_C.HARDWARE_FAULT, _C.LINK_FAULT}
-    if finding.root.node and (broken or _is_one_node_only(finding)):
-        exclude = Advice("exclude_node", f"exclude node {finding.root.node}")
-        return (exclude, *finding.advice)
-    return finding.advice

@@ -112,19 +112,16 @@ def _status(outcome: Investigation) -> str:
         return "partial"
     (_, passes), (fails, _) = last.search.good_and_bad()
     if not fails or not passes:
-        return "inconsistent" if fails or _ever_failed(outcome) else "did_not_reproduce"
+        ever_failed = any(
+            hits - (found.search.taken_on_trust.get(vector) is True)
+            for found in outcome.searched
+            for vector, (hits, _) in found.search.trials.items()
+        )
+        return "inconsistent" if fails or ever_failed else "did_not_reproduce"
     if last.single and len(_brought(*last.single)) == 1:
         return "found"
     together = len(candidates.changes) == len(candidates.packages) > 1
     return "pair" if together and last.is_sure else "range"
-
-
-def _ever_failed(outcome: Investigation) -> bool:
-    return any(
-        hits - (found.search.taken_on_trust.get(vector) is True)
-        for found in outcome.searched
-        for vector, (hits, _) in found.search.trials.items()
-    )
 
 
 def without_contradictions(findings: Findings, records: Sequence[TrialRecord]) -> Findings:

@@ -62,7 +62,10 @@ def bisect_on_host(request: ResolvedRequest) -> Findings:
         try:
             outcome = investigate(SearchSetup(run, version_sets), packages)
         finally:
-            _remove_trees(root, packages)
+            shutil.rmtree(root, ignore_errors=True)
+            for package in packages:  # every worktree of this run, also from git's own list
+                if package.spec.is_git:
+                    forget_trees(str(package.spec.path))
         findings = findings_of(outcome, list(run.answers.values()))
         shown = version_sets(outcome.last.packages).shown
         reproduce = {"good": shown(findings.good), "bad": shown(findings.bad)}
@@ -172,14 +175,6 @@ def trees_root(run: Path, packages: Sequence[Package]) -> Path:
     named = os.environ.get("AORTA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     cache = Path(named) if named else Path.home() / ".cache"
     return cache / "aorta" / "trees" / hashlib.sha256(of_run.encode()).hexdigest()[:16]
-
-
-def _remove_trees(root: Path, packages: Sequence[Package]) -> None:
-    """Every worktree of this run, from the disk and from git's own list."""
-    shutil.rmtree(root, ignore_errors=True)
-    for package in packages:
-        if package.spec.is_git:
-            forget_trees(str(package.spec.path))
 
 
 @dataclass(eq=False)

@@ -66,17 +66,24 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
     path, answers = run.path, run.answers
     records = [record for answer in answers.values() for record in answer.records]
     findings = without_contradictions(findings, records)
+    # Last what was in the way, such as git that could not check a commit out.
+    cut, said = run.interrupted, findings.warnings
+    detail = cut.ending.detail if cut and cut.ending.reason is Reason.INFRASTRUCTURE else ""
+    more = [detail] if detail and not any(detail in words for words in said) else []
     findings = replace(
         findings,
         output_dir=str(path),
         metric=run.metric.document() if run.metric else None,
         failed_differently=differently(records, are_left_out=run.request.spec.is_guarded),
-        warnings=_why_cut_short(run, findings),
+        warnings=sorted([*said, *more], key=lambda words: detail in words),
     )
     for name, answer in answers.items():
         for record in answer.records:
             target = (run.stage_path(name) / record.path).parent
-            _relink(path / "probes" / _probe_name(record), target)
+            words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
+            # Readable, and unique by the configuration's key: versions may share a prefix.
+            readable = f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
+            _relink(path / "probes" / readable, target)
     for side, (stage, key) in shown.items():
         _link_side(path, side, run.stage_path(stage), answers[stage].records, key)
     summary = list(summary_lines(findings))
@@ -88,14 +95,6 @@ def write_answer(run: BisectRun, findings: Findings, shown: "ShownStates") -> Fi
     run.logs.say(headline(findings))
     run.session.run.describe(status=findings.status)
     return findings
-
-
-def _why_cut_short(run: BisectRun, findings: Findings) -> list[str]:
-    """The warnings, last what was in the way, such as git that could not check a commit out."""
-    cut, said = run.interrupted, findings.warnings
-    detail = cut.ending.detail if cut and cut.ending.reason is Reason.INFRASTRUCTURE else ""
-    more = [detail] if detail and not any(detail in words for words in said) else []
-    return sorted([*said, *more], key=lambda words: detail in words)
 
 
 def report_lines(findings: Findings, records: Sequence[TrialRecord]) -> Iterator[str]:
@@ -139,7 +138,8 @@ def _culprits(findings: Findings) -> Iterator[str]:
         )
     if findings.seen:
         yield ""
-        yield f"{rates_words(findings.seen)}."
+        good, bad = ("{failed} of {of} trials".format(**findings.seen[s]) for s in ("good", "bad"))
+        yield f"The good side failed in {good}, the bad side in {bad}."
     if findings.failed_differently:
         first, *kinds = findings.failed_differently
         yield ""
@@ -201,11 +201,6 @@ def summary_lines(findings: Findings) -> Iterator[str]:
     )
 
 
-def rates_words(seen: Mapping[str, Mapping[str, Any]]) -> str:
-    good, bad = (f"{seen[side]['failed']} of {seen[side]['of']} trials" for side in ("good", "bad"))
-    return f"The good side failed in {good}, the bad side in {bad}"
-
-
 def culprit_words(culprit: Mapping[str, Any]) -> str:
     """One line for people; of an environment what changed: `numpy 2.3.1 → 2.3.2`."""
     if kind := culprit.get("kind"):
@@ -244,12 +239,6 @@ def shown_of(outcome: Investigation) -> ShownStates:
 
 _NAME = 100
 _GOOD_AND_BAD = {"good": ("last-known-good", "clean"), "bad": ("first-known-bad", "reproduced")}
-
-
-def _probe_name(record: TrialRecord) -> str:
-    """Readable, and unique by the configuration's key: versions may share a prefix."""
-    words = "_".join(f"{name}-{str(value)[:16]}" for name, value in record.point.values)
-    return f"{slug(words)[:_NAME]}-{record.point.config_key[:8]}"
 
 
 def _link_side(

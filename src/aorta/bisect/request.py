@@ -66,13 +66,6 @@ class BisectRequest:
     resume: Resume | None = None
     summary: bool = False  # summary.json of JAX-Toolbox' tool is written too
 
-    @property
-    def asks_something(self) -> bool:
-        """Without any of these, a run that is gone on with is asked what it was asked before."""
-        named = {"family", "passing", "failing"} & self.containers.keys()
-        ends = self.good or self.bad or self.environments.get("good")
-        return bool(self.command or self.spec or ends or named)
-
 
 def bisect(
     request: BisectRequest,
@@ -155,7 +148,11 @@ def _resolved(
     say: Callable[[str], None] = lambda _words: None,
 ) -> ResolvedRequest:
     prefix = _prefix(request, say)
-    if request.resume is not None and not request.asks_something:
+    # Without any of these, a run that is gone on with is asked what it was asked before.
+    named = {"family", "passing", "failing"} & request.containers.keys()
+    ends = request.good or request.bad or request.environments.get("good")
+    asks_something = request.command or request.spec or ends or named
+    if request.resume is not None and not asks_something:
         question = begun_with(RunDir(prefix), KeptQuestion)
     else:
         # Paths in a spec are relative to the spec.

@@ -246,7 +246,10 @@ def write(prepared: Prepared, output: Path, checked: Checked | None = None) -> P
     manifest = _manifest(prepared, ship, checked).to_bytes()
     try:
         output.mkdir(parents=True, exist_ok=True)
-        path = _free_path(output, prepared.name)
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        endings = ("", *(f"-{n}" for n in range(2, 1000)))
+        paths = (output / f"{prepared.name}-{stamp}{ending}.tar.gz" for ending in endings)
+        path = next(path for path in paths if not os.path.lexists(path))
         with tempfile.TemporaryDirectory(dir=output, prefix=".packing-") as scratch:
             draft = Path(scratch) / path.name
             with draft.open("wb") as file:
@@ -344,9 +347,3 @@ def _manifest(prepared: Prepared, ship: bytes, checked: Checked | None) -> Manif
         checked=checked,
         files=sorted(entries, key=lambda entry: entry.path),
     )
-
-
-def _free_path(output: Path, ticket: str) -> Path:
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    names = (f"{ticket}-{stamp}{n}.tar.gz" for n in ("", *(f"-{n}" for n in range(2, 1000))))
-    return next(output / name for name in names if not os.path.lexists(output / name))

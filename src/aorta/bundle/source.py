@@ -27,20 +27,17 @@ def secret_values() -> tuple[str, ...]:
 def this_site(run_dir: Path) -> Identity:
     home = os.path.expanduser("~")  # noqa: PTH111 - what cannot be expanded stays
     roots = [home, str(Path.cwd()), str(run_dir.absolute()), str(run_dir.resolve())]
-    hosts = [socket.gethostname(), *_compared_nodes(run_dir)]
+    hosts = [socket.gethostname()]
+    result = json_object(run_dir / "result.json") or {}
+    if str(result.get("schema", "")).startswith("aorta.isolate/"):
+        # It placed its runs on these; devices have numbers, which are no names.
+        names = (node["name"] for node in result.get("nodes", []))
+        hosts += [name for name in names if not name.isdigit()]
     return Identity(
         users=tuple(dict.fromkeys(name for name in (_user(), Path(home).name) if name.strip("~"))),
         hosts=tuple(dict.fromkeys(name for name in hosts if name)),
         roots=tuple(dict.fromkeys(root for root in roots if root != "/")),
     )
-
-
-def _compared_nodes(run_dir: Path) -> list[str]:
-    """The hosts that an isolation placed its runs on; devices have numbers, which are no names."""
-    result = json_object(run_dir / "result.json") or {}
-    if not str(result.get("schema", "")).startswith("aorta.isolate/"):
-        return []
-    return [node["name"] for node in result.get("nodes", []) if not node["name"].isdigit()]
 
 
 def _user() -> str:
@@ -77,7 +74,10 @@ def open_source(run_dir: Path, ticket: str | None) -> RunSource:
         )
     layout, document = known
     named = _text(about, "ticket") or _text(document, "ticket")
-    found = ticket or named or _from_output(run_dir, layout)
+    place = run_dir.absolute()  # `reduce --output reduce/TICKET` has no other place for it
+    if layout.verb == "reduce" and STAMP.match(place.name):
+        named = named or place.parent.name
+    found = ticket or named
     if not found:
         raise UsageError("the run names no ticket; give one with --ticket", where=str(run_dir))
     if len(found) > MAX_TICKET or not found.isprintable():
@@ -104,12 +104,6 @@ def _refuse_running(run: RunDir) -> None:
         raise RefusedError(
             ["the run is not over; wait for its end, or stop it with Ctrl-C"], where=str(run.path)
         )
-
-
-def _from_output(root: Path, layout: Layout) -> str:
-    """`reduce --output reduce/TICKET` has no other place to name its ticket."""
-    path = root.absolute()
-    return path.parent.name if layout.verb == "reduce" and STAMP.match(path.name) else ""
 
 
 def _text(document: dict[str, Any], key: str) -> str:

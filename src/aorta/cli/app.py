@@ -63,12 +63,17 @@ def _exit_code(arguments: Sequence[str]) -> int:
     # Behind a literal `--` is the user's command.
     as_json = "--json" in takewhile("--".__ne__, arguments)
     try:
-        _check_current_directory()
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            raise UsageError("the current directory is gone; cd to one that exists") from None
         return int(app.main(list(arguments), prog_name="aorta", standalone_mode=False) or 0)
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as wrong:
-        return _fail(UsageError(wrong.format_message()), as_json, usage=_usage_line(wrong))
+        context = getattr(wrong, "ctx", None)
+        help_of = context.command_path if context else "aorta"
+        return _fail(UsageError(wrong.format_message()), as_json, f" (try '{help_of} --help')")
     except AortaError as wrong:
         return _fail(wrong, as_json)
     except (KeyboardInterrupt, click.Abort):
@@ -77,25 +82,12 @@ def _exit_code(arguments: Sequence[str]) -> int:
         return _interrupted(Exit.TERMINATED, as_json)
 
 
-def _check_current_directory() -> None:
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise UsageError("the current directory is gone; cd to one that exists") from None
-
-
 def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _usage_line(wrong: click.ClickException) -> str:
-    context = getattr(wrong, "ctx", None)
-    return f"try '{context.command_path} --help'" if context else "try 'aorta --help'"
-
-
-def _fail(error: AortaError, as_json: bool, usage: str | None = None) -> int:
+def _fail(error: AortaError, as_json: bool, hint: str = "") -> int:
     _print_error(error.kind, error.message, error.where, as_json)
-    hint = f" ({usage})" if usage else ""
     print(f"aorta: {error}{hint}", file=sys.stderr)
     return int(error.exit_code)
 

@@ -295,19 +295,15 @@ def same_failure(
     if None not in classes and len(classes) > 1:
         return Sameness(False, f"{known.failure_class} and {other.failure_class}")
     if classes == {_DEVICE_ASSERT}:
-        return _same_assertion(known, other)
+        # A device reports it at a later call; what was asserted is in its words.
+        if known.words and other.words and not set(known.words) & set(other.words):
+            return Sameness(False, f"on the device {known.words[0]}, and {other.words[0]}")
+        return Sameness(True, "both are an assertion that failed on a device")
     if known.causes and other.causes:
         return _same_causes(known, other)
     if known.causes or other.causes:
         return Sameness(False, f"{known.text} and {other.text}: one is an exception")
     return _same_words(known, other)
-
-
-def _same_assertion(known: Failure, other: Failure) -> Sameness:
-    """A device reports a failed assertion at a later call; what was asserted is in its words."""
-    if known.words and other.words and not set(known.words) & set(other.words):
-        return Sameness(False, f"on the device {known.words[0]}, and {other.words[0]}")
-    return Sameness(True, "both are an assertion that failed on a device")
 
 
 # -- exceptions ------------------------------------------------------------------------------------
@@ -402,7 +398,12 @@ def _same_words(known: Failure, other: Failure) -> Sameness:
         return Sameness(False, f"{known.text} and {other.text}")
     known, other = known.without(other.harmless), other.without(known.harmless)
     mine = [line for line in known.words if not _is_said(line, other, known.seen)]
-    theirs = [line for line in other.words if not _says(known, line)]
+    said = (*known.words, *known.said)
+    theirs = [
+        line
+        for line in other.words
+        if not any(says_the_same(one, line, seen=known.seen) for one in said)
+    ]
     if not known.words and not other.words:
         return Sameness(True, "both end so and say nothing")
     if known.words and not mine:
@@ -419,10 +420,6 @@ def _same_words(known: Failure, other: Failure) -> Sameness:
 
 def _is_said(line: str, other: Failure, seen: int) -> bool:
     return any(says_the_same(line, one, seen=seen) for one in (*other.words, *other.said))
-
-
-def _says(known: Failure, line: str) -> bool:
-    return any(says_the_same(one, line, seen=known.seen) for one in (*known.words, *known.said))
 
 
 # -- learning: what differs between two failures of one configuration is an accident ---------------

@@ -192,11 +192,15 @@ class TracebackBlock:
             return Raised(self.type, frames=tuple(kept))
         inner = own[-1] if own else None
         beneath = [] if inner is None else list(takewhile(lambda f: f is not inner, named[::-1]))
+        within = beneath[0].name if beneath else ""
+        source = inner.source.strip() if inner and not beneath else ""
+        if source and not _RAISES.search(source):  # the line that is shown raises nothing itself
+            within = BUILT_IN
         return Raised(
             self.type,
             _message(self.type, self.message),
             tuple(kept[-_FRAMES_KEPT:]),
-            within=beneath[0].name if beneath else _raised_beneath(inner),
+            within=within,
             statement="" if _REPORTED_LATER.search(self.message) else _line_of(inner),
         )
 
@@ -216,12 +220,6 @@ def _message(kind: str, message: str) -> str:
     if _TYPES_THAT_WRAP.match(kind):
         message = re.sub(r"Command .* (?=returned|died|timed)", f"Command {ANYTHING} ", message)
     return template(message)
-
-
-def _raised_beneath(frame: Frame | None) -> str:
-    """`BUILT_IN` where the line that a frame shows raises nothing itself."""
-    source = frame.source.strip() if frame else ""
-    return BUILT_IN if source and not _RAISES.search(source) else ""
 
 
 def _line_of(frame: Frame | None) -> str:

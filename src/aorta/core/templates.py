@@ -366,17 +366,11 @@ def why_not_started(end: TrialEnd, known_statuses: frozenset[int] = frozenset())
     if not end.failed:
         return None
     lines = [line for text in (end.stderr.tail, end.stdout.tail) for line in lines_of(text)]
-    said = next((line.strip() for line in lines if _says_so(line, end.exit_code)), None)
-    if said is not None:
-        return said
+    patterns = [words for codes, words in _NOTHING_BEGAN if codes is None or end.exit_code in codes]
+    for line in lines:
+        if any(words.search(line) for words in patterns):
+            return line.strip()
     unknown = bool(known_statuses) and end.exit_code not in known_statuses
     if end.exit_code in CANNOT_EXECUTE and unknown:
         return f"exit {end.exit_code}: what a shell says of a command that it cannot execute"
     return None
-
-
-def _says_so(line: str, exit_code: int | None) -> bool:
-    return any(
-        (codes is None or exit_code in codes) and words.search(line)
-        for codes, words in _NOTHING_BEGAN
-    )

@@ -148,13 +148,17 @@ class _Reading:
         entry: Entry
         match line["kind"]:
             case "opened":
-                self._points[key] = _point_in(line["point"])
+                point = line["point"]
+                values = {name: value_from_json(value) for name, value in point["values"].items()}
+                self._points[key] = Point.of(values, Purpose(point["purpose"]), point["replica"])
                 entry = Opened(self._points[key])
             case "trial":
                 entry = _record_in(line, self._points[key])
                 self.trials += 1
             case "settled":
-                entry = Decided(self._points[key], _verdict_in(line["verdict"]))
+                said, tally = line["verdict"], Tally(**line["verdict"]["tally"])
+                verdict = Verdict(said["reproduces"], tally, said["why"], said["seconds"])
+                entry = Decided(self._points[key], verdict)
             case "dropped":
                 entry = Dropped(self._points[key])
             case kind:
@@ -206,11 +210,6 @@ def _content(entry: Entry) -> dict[str, Any]:
             return {"kind": "dropped", **content}
 
 
-def _point_in(written: Mapping[str, Any]) -> Point:
-    values = {name: value_from_json(value) for name, value in written["values"].items()}
-    return Point.of(values, Purpose(written["purpose"]), written["replica"])
-
-
 def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
     facts = {name: line[name] for name in TrialRecord.__dataclass_fields__ if name in line}
     facts["point"] = point
@@ -218,11 +217,6 @@ def _record_in(line: Mapping[str, Any], point: Point) -> TrialRecord:
     facts["failure"] = failure_from_json(line.get("failure"))
     facts["harmless"] = tuple(line.get("harmless", ()))
     return TrialRecord(**facts)
-
-
-def _verdict_in(written: Mapping[str, Any]) -> Verdict:
-    tally = Tally(**written["tally"])
-    return Verdict(written["reproduces"], tally, written["why"], written["seconds"])
 
 
 def _line(number: int, content: Mapping[str, Any]) -> bytes:

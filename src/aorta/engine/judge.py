@@ -280,7 +280,10 @@ class SequentialJudge:
         decision = self.decide(self.prior + fresh)
         if decision is None and fresh.trials < self.cap:
             return None
-        return Verdict(decision is True, tally, _in_words(fresh, self.prior, decision))
+        words = f"{fresh.hits} of {fresh.trials} reproduced"
+        if self.prior.trials:
+            words += f", after {self.prior.hits} of {self.prior.trials} before"
+        return Verdict(decision is True, tally, words + ": undecided" * (decision is None))
 
     def decide(self, evidence: HitCount) -> bool | None:
         decisions = {test.decide(evidence) for test in self.tests}
@@ -402,10 +405,3 @@ class SequentialJudges:
 
 def _within_bounds(rate: float) -> float:
     return min(_MOST_RATE, max(_LEAST_RATE, rate))
-
-
-def _in_words(fresh: HitCount, prior: HitCount, decision: bool | None) -> str:
-    words = f"{fresh.hits} of {fresh.trials} reproduced"
-    if prior.trials:
-        words += f", after {prior.hits} of {prior.trials} before"
-    return words if decision is not None else f"{words}: undecided"

@@ -156,18 +156,14 @@ def find_resumable(output: Path, verb: str, given: Path | None = None, below: st
     ]
     if not found:
         raise ResumeError("there is no unfinished run to resume here", where=str(output))
-    return max(found, key=_last_written)
+    places = {run: run.journal if run.journal.is_file() else run.private for run in found}
+    return max(found, key=lambda run: places[run].stat().st_mtime)
 
 
 def _is_begun(run: RunDir) -> bool:
     """A run that was killed before its first trial has no journal, and begins when resumed."""
     with writing(run.path, "read it"):
         return run.journal.is_file() or "verb" in run.about()
-
-
-def _last_written(run: RunDir) -> float:
-    place = run.journal if run.journal.is_file() else run.private
-    return place.stat().st_mtime
 
 
 def fresh_dir(path: Path) -> Path:

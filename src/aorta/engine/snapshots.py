@@ -58,7 +58,10 @@ def snapshot_of(
     if end is None:
         executor.cancel(trial.id)
         return placeholder(environment, "the snapshot did not end")
-    return _snapshot_in(end) or placeholder(environment, _reason(end))
+    content = (json_object(end.stdout.path) or {}) if end.exit_code == 0 else {}
+    if content.get("schema_version"):
+        return content
+    return placeholder(environment, _reason(end))
 
 
 def placeholder(environment: Environment, reason: str) -> dict[str, Any]:
@@ -80,13 +83,6 @@ def placeholder(environment: Environment, reason: str) -> dict[str, Any]:
 
 def is_captured(snapshot: Mapping[str, Any]) -> bool:
     return bool(snapshot.get("snapshot_captured", True))
-
-
-def _snapshot_in(end: TrialEnd) -> dict[str, Any] | None:
-    if end.exit_code != 0:
-        return None
-    content = json_object(end.stdout.path) or {}
-    return content if content.get("schema_version") else None
 
 
 def _reason(end: TrialEnd) -> str:

@@ -266,7 +266,11 @@ def isolate(
     if request.executor.name == "local":
         check_startable(request.command, cwd)
     elif request.executor.name == "slurm":
-        _check_hosts(request)
+        partition = request.executor.resources.partition
+        known = {node.name for node in nodes_of(partition)}
+        if missing := [name for name in request.names if name not in known]:
+            where = f"the partition {partition}" if partition else "the default partition"
+            raise UsageError(f"{where} has no node {', '.join(missing)}", where="--nodes")
     search, priors = _search(request)
     experiment = _Placements(request, _experiment(request))
     if request.resume is not None:
@@ -337,14 +341,6 @@ def _check(request: IsolateRequest) -> None:
             "here nodes are its devices, such as 0,1,2,3; add --executor slurm for hosts",
             where="--nodes",
         )
-
-
-def _check_hosts(request: IsolateRequest) -> None:
-    partition = request.executor.resources.partition
-    known = {node.name for node in nodes_of(partition)}
-    if missing := [name for name in request.names if name not in known]:
-        where = f"the partition {partition}" if partition else "the default partition"
-        raise UsageError(f"{where} has no node {', '.join(missing)}", where="--nodes")
 
 
 def _search(request: IsolateRequest) -> tuple[Isolation, list[str]]:

@@ -130,12 +130,6 @@ class AgentCycle:
     def node(self) -> str:
         return self.start.nodes[self.group_rank]
 
-    def is_time_to_look(self, pause: float) -> bool:
-        self.looked = time.monotonic() >= self.next_look
-        if self.looked:
-            self.next_look = time.monotonic() + pause
-        return self.looked
-
     def ends(self, codes: Mapping[int, int | None]) -> list[WorkerEnd]:
         """How ranks exited, by return code; those failing after a known failure were stopped."""
         ends = []
@@ -215,7 +209,10 @@ class DecidingAgent(LocalElasticAgent):
         self._initialize_workers(self._worker_group)
         while True:
             time.sleep(self._pause)
-            self._notice_dead_ranks()
+            # Before torch looks: tell the others and attribution of a dead rank, stop its siblings.
+            if dead := [end for end in self._ends() if end.failed]:
+                self._note_failure(", ".join(end.words for end in dead), dead)
+                self._shutdown()
             result = self._look()
             self._worker_group.state = result.state
             if result.state is WorkerState.FAILED:
@@ -229,13 +226,6 @@ class DecidingAgent(LocalElasticAgent):
                 self._handler.job_store.announce_over(self._current().start.cycle)
                 self._restart_workers(self._worker_group)
 
-    def _notice_dead_ranks(self) -> None:
-        """Before torch looks: tell the others and attribution of a dead rank, stop its siblings."""
-        dead = [end for end in self._ends() if end.failed]
-        if dead:
-            self._note_failure(", ".join(end.words for end in dead), dead)
-            self._shutdown()
-
     def _fails_elsewhere(self) -> bool:
         """Whether the cycle failed although the ranks here are well."""
         cycle = self._current()
@@ -248,7 +238,9 @@ class DecidingAgent(LocalElasticAgent):
             words, cycle.hung_rank = hang
             self._note_failure(words)
         number = cycle.start.cycle
-        if cycle.is_time_to_look(self._handler.seconds_between_looks):
+        cycle.looked = time.monotonic() >= cycle.next_look
+        if cycle.looked:
+            cycle.next_look = time.monotonic() + self._handler.seconds_between_looks
             lost = self._handler.lost_nodes()
             # Unless it said why it leaves: its process may be seen to end before its word is.
             if lost and store.failure_of(number) is None:
@@ -270,9 +262,8 @@ class DecidingAgent(LocalElasticAgent):
     def _is_left_for_another(self) -> bool:
         """Whether this cycle ends because nodes wait to join: seen here, or announced."""
         cycle = self._current()
-        if cycle.is_over:
-            return True
-        return cycle.is_leader and cycle.looked and self._handler.num_nodes_waiting() > 0
+        waits = cycle.is_leader and cycle.looked and not cycle.is_over
+        return cycle.is_over or (waits and self._handler.num_nodes_waiting() > 0)
 
     def _every_agent_succeeded(self) -> bool:
         """Wait for the other agents; a failure there means that this cycle failed here too."""

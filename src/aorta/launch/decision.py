@@ -340,10 +340,16 @@ def everything_known(failed: FailedCycle) -> Evidence:
     dumps = tuple(path for path in paths if path.suffix == ".json" and is_there(path))
     hung = _hung_ranks(failed.evidence, dumps)
     steps = [piece.step for piece in failed.evidence if piece.step is not None]
+    # As a service would read them; of a hang, the ranks that it is put down to.
+    ends = [
+        RankEnd(**document, agent=piece.agent)
+        for piece in failed.evidence
+        for document in piece.failure_documents()
+    ]
     return Evidence(
         logs=tuple(log for piece in failed.evidence for log in _logs(piece)),
         tails=tuple(tail for piece in failed.evidence for tail in _tails(piece)),
-        failures=tuple(end for piece in failed.evidence for end in _rank_ends(piece, hung)),
+        failures=tuple(end for end in ends if not end.hung or end.rank in hung),
         flight_recorder=dumps,
         history=tuple(known for known in map(past_cycle, failed.start.history) if known),
         heartbeat_step=max(steps, default=None),
@@ -358,13 +364,6 @@ def _hung_ranks(evidence: Sequence[CycleEvidence], dumps: Sequence[Path]) -> fro
     named = {piece.hung_rank for piece in evidence if piece.hung_rank is not None}
     everybody = {rank for piece in evidence for rank in piece.ranks}
     return frozenset(named or set(stragglers(read_dumps(dumps)).ranks) or everybody)
-
-
-def _rank_ends(piece: CycleEvidence, hung: frozenset[int]) -> list[RankEnd]:
-    """As a service would read them; of a hang, the ranks that it is put down to."""
-    documents = piece.failure_documents()
-    ends = [RankEnd(**document, agent=piece.agent) for document in documents]
-    return [end for end in ends if not end.hung or end.rank in hung]
 
 
 def _logs(piece: CycleEvidence) -> list[LogSource]:

@@ -87,6 +87,7 @@ def parse(arguments: Sequence[str]) -> Options:
             f"timeout ({meeting.join_timeout:g} s); "
             "lower --ft-attribution-decision-timeout or raise --rdzv-conf join_timeout"
         )
+    python = () if given.no_python else (sys.executable, *(["-m"] if given.module else []))
     return Options(
         torch=torch_config,
         words=words,
@@ -94,7 +95,7 @@ def parse(arguments: Sequence[str]) -> Options:
         log_dir=None if no_logs else Path(given.log_dir).absolute(),
         shown=_shown(given),
         meeting=meeting,
-        command=_user_command(given),
+        command=(*python, given.training_script, *given.training_script_args),
     )
 
 
@@ -166,10 +167,3 @@ def _shown(given: Namespace) -> Shown:
     prefix = os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE")
     shown = {"prefix": prefix} if prefix else {}
     return Shown(given.redirects, given.tee, frozenset(ranks), **shown)
-
-
-def _user_command(given: Namespace) -> tuple[str, ...]:
-    if given.no_python:
-        return (given.training_script, *given.training_script_args)
-    module = ("-m",) if given.module else ()
-    return (sys.executable, *module, given.training_script, *given.training_script_args)

@@ -115,15 +115,14 @@ def _nvidia_rows(answer: ToolAnswer) -> list[JsonObject]:
         rows = []
     if not rows or any(len(row) < len(_QUESTIONS) - 1 or not row[0].isdecimal() for row in rows):
         raise GarbledError("nvidia-smi printed something that is not the table it was asked for")
-    return [_nvidia_gpu(dict(zip(_QUESTIONS, row, strict=False))) for row in rows]
-
-
-def _nvidia_gpu(row: dict[str, str]) -> JsonObject:
-    known: JsonObject = {key: cell for key, cell in row.items() if cell.lower() not in _UNKNOWN}
-    known["index"] = int(row["index"])
-    known["memory_mib"] = whole_number(row["memory_mib"])
-    known["pci"] = row["pci"][-len("0000:00:00.0") :].lower()  # as the kernel writes it
-    return gpu_record(vendor="nvidia", source="nvidia-smi", **known)
+    found = []
+    for row in (dict(zip(_QUESTIONS, row, strict=False)) for row in rows):
+        known: JsonObject = {key: cell for key, cell in row.items() if cell.lower() not in _UNKNOWN}
+        known["index"] = int(row["index"])
+        known["memory_mib"] = whole_number(row["memory_mib"])
+        known["pci"] = row["pci"][-len("0000:00:00.0") :].lower()  # as the kernel writes it
+        found.append(gpu_record(vendor="nvidia", source="nvidia-smi", **known))
+    return found
 
 
 def _nvidia_from_proc(machine: Machine) -> list[JsonObject]:

@@ -101,14 +101,12 @@ def _machine(snapshot: EnvSnapshot) -> Iterator[_Row]:
     yield "host", _listed(*map(host.get, ("hostname", "distribution", "kernel_release")))
     yield "cpu", _listed(cpu.get("model"), _counted(cpu.get("usable"), "cores"))
     yield "memory", _listed(_counted(memory.get("total_mib"), "MiB"))
-    texts = [_gpu(gpu) for gpu in snapshot.gpus]
+    texts = [
+        _listed(*map(gpu.get, ("vendor", "name", "arch")), _counted(gpu.get("memory_mib"), "MiB"))
+        for gpu in snapshot.gpus
+    ]
     for text in dict.fromkeys(texts):  # equal GPUs on one line
         yield "gpu", f"{texts.count(text)} x {text}"
-
-
-def _gpu(gpu: JsonObject) -> str:
-    size = _counted(gpu.get("memory_mib"), "MiB")
-    return _listed(gpu.get("vendor"), gpu.get("name"), gpu.get("arch"), size)
 
 
 def _software(snapshot: EnvSnapshot) -> Iterator[_Row]:

@@ -60,7 +60,12 @@ def oracle_from(end: TrialEnd) -> tuple[str, dict[str, Any]]:
         raise NoAnswerError(f"the command could not be run: {end.lost}")
     said = f"ended with {status_words(end)}"
     if end.timed_out:
-        return f"did not end in {show_duration(end.duration)}", _hang(end)
+        shown = [s.last_at for s in (end.stdout, end.stderr) if s.last_at is not None]
+        silent = end.duration - max(shown, default=0.0)
+        oracle = {"kind": "hang", "longer_than": f"{max(1, int(end.duration))}s"}
+        if silent > end.duration / 2:
+            oracle = {"kind": "hang", "silent_for": f"{max(1, int(silent / 2))}s"}
+        return f"did not end in {show_duration(end.duration)}", oracle
     if end.signal is not None:
         return said, {"kind": "exit_code", "codes": [-end.signal]}
     errors = [] if end.failed else [line for line in lines_of(end.stdout.tail) if is_error(line)]
@@ -94,14 +99,6 @@ def _in_any_folder(text: str) -> str:
     parts = re.split(f"({_FILE.pattern})", text)  # every second one is a file
     escaped = [re.escape(part).replace("\\ ", " ") for part in parts]
     return "".join(rf"\S*{part}" if at % 2 else part for at, part in enumerate(escaped))
-
-
-def _hang(end: TrialEnd) -> dict[str, Any]:
-    last = max((s.last_at for s in (end.stdout, end.stderr) if s.last_at is not None), default=0.0)
-    silent = end.duration - last
-    if silent > end.duration / 2:
-        return {"kind": "hang", "silent_for": f"{max(1, int(silent / 2))}s"}
-    return {"kind": "hang", "longer_than": f"{max(1, int(end.duration))}s"}
 
 
 def _text(proposal: Proposal, oracle: dict[str, Any], said: str, file: Path) -> str:

@@ -103,6 +103,9 @@ def recipe_document(
         entry.name: [*active, entry.name] for entry in worthwhile if entry.name not in active
     }
     ticket = {"ticket": plan.ticket} if plan.ticket else {}
+    oracle = oracle_to_json(shipped_oracle(plan))  # of a registered workload its exit code
+    if plan.is_command and (which := plan.spec.content.ranks) != ANY_RANK:
+        oracle["ranks"] = which
     return {
         "schema_version": 1,
         **ticket,
@@ -111,7 +114,7 @@ def recipe_document(
         "workload_config": {
             "command": f"bash {script}",
             "cwd": ".",
-            "oracle": naming(_oracle_of(plan), failure_to_json(failure)),
+            "oracle": naming(oracle, failure_to_json(failure)),
         },
         "confound": {"baseline_cell": "baseline"},
         "cells": [
@@ -119,14 +122,6 @@ def recipe_document(
             for name, stack in stacks.items()
         ],
     }
-
-
-def _oracle_of(plan: ReducePlan) -> dict[str, Any]:
-    """A registered workload speaks through its script's exit code."""
-    if not plan.is_command:
-        return oracle_to_json(shipped_oracle(plan))
-    which = plan.spec.content.ranks
-    return oracle_to_json(plan.oracle) | ({} if which == ANY_RANK else {"ranks": which})
 
 
 def shipped_oracle(plan: ReducePlan) -> Oracle:

@@ -5,10 +5,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from aorta.core.errors import RegistryError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 Item = TypeVar("Item")
 Build = Callable[[str, object, str, str], Item]  # name, the loaded object, source, where it stands
@@ -92,6 +94,8 @@ def _warn(words: str) -> None:
 
 def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[Definition[Item]]:
     """Definitions of one entry-point group; a plugin's code runs when its name is used."""
+    from importlib.metadata import entry_points  # every trial of a workload imports this module
+
     for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)):
         source = entry.dist.name if entry.dist else "unknown distribution"
         where = f"{source}: entry point {group}:{entry.name}"
@@ -103,7 +107,7 @@ def plugin_definitions(group: str, noun: str, build: Build[Item]) -> Iterator[De
             yield Definition(name, source, _loader(entry, source, where, build))
 
 
-def _loader(entry: EntryPoint, source: str, where: str, build: Build[Item]) -> Callable[[], Item]:
+def _loader(entry: "EntryPoint", source: str, where: str, build: Build[Item]) -> Callable[[], Item]:
     def load() -> Item:
         try:
             loaded = entry.load()

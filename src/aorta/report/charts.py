@@ -204,18 +204,19 @@ class Curve:
         def drawn(places: Places) -> Places:
             return [(across(x), up(y)) for x, y in places]
 
-        parts: list[object] = [self._band(across), *self._axes(across, up, right)]
-        parts += [_step_line(drawn(places), n) for n, (_, places) in enumerate(self.lines)]
+        parts: list[object] = []
+        if self.band is not None:
+            x, end = map(across, self.band)
+            size = {"width": max(2.0, end - x), "height": _BOTTOM + 8 - _TOP}
+            parts.append(el("rect", x=x, y=_TOP, **size, class_="culprit"))
+        parts += self._axes(across, up, right)
+        for number, (_, places) in enumerate(self.lines):
+            (x, y), *rest = drawn(places)
+            path = f"M{x:.1f} {y:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in rest)
+            parts.append(el("path", d=path, class_=f"step step-{number % 4}"))
         parts += self._names(up, right, names)
         parts += [marks(kind, drawn(places)) for kind, places in self.dots]
         return _canvas(width, _BOTTOM + 48, says, parts)
-
-    def _band(self, across: PixelScale) -> Markup | None:
-        if self.band is None:
-            return None
-        x, end = map(across, self.band)
-        height = _BOTTOM + 8 - _TOP
-        return el("rect", x=x, y=_TOP, width=max(2.0, end - x), height=height, class_="culprit")
 
     def _axes(self, across: PixelScale, up: PixelScale, right: float) -> list[Markup]:
         foot = _BOTTOM + 8
@@ -237,12 +238,6 @@ class Curve:
             highest = min(y, highest - _BETWEEN_LABELS)
             found.append(_label(right + 8, highest + 4, _fitted(name, room), "label"))
         return found
-
-
-def _step_line(places: Places, number: int) -> Markup:
-    (x, y), *rest = places
-    path = f"M{x:.1f} {y:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in rest)
-    return el("path", d=path, class_=f"step step-{number % 4}")
 
 
 # -- grid

@@ -36,20 +36,16 @@ def joined(parts: object) -> Markup:
 
 def el(tag: str, /, *content: object, **attributes: object) -> Markup:
     """`el("td", "5", class_="number")`. None and False leave an attribute out."""
-    given = "".join(
-        _attribute(key.rstrip("_").replace("_", "-"), value)
-        for key, value in attributes.items()
-        if value is not None and value is not False
-    )
+    given = ""
+    for key, value in attributes.items():
+        if value is not None and value is not False:
+            # Coordinates need two decimals; more only make the page larger.
+            short = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
+            name = key.rstrip("_").replace("_", "-")
+            given += f" {name}" if value is True else f' {name}="{text(short)}"'
     if tag in _VOID:
         return Markup(f"<{tag}{given}>")
     return Markup(f"<{tag}{given}>{joined(content)}</{tag}>")
-
-
-def _attribute(name: str, value: object) -> str:
-    if isinstance(value, float):  # coordinates need two decimals; more only make the page larger
-        value = f"{value:.2f}".rstrip("0").rstrip(".")
-    return f" {name}" if value is True else f' {name}="{text(value)}"'
 
 
 Draw = Callable[[int, str], Markup]

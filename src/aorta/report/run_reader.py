@@ -4,7 +4,7 @@ Pages say which files they need and never see the disk, so nothing unscrubbed ca
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +122,10 @@ def open_run(path: Path, gatherers: Mapping[str, Gather], *, shared: bool = Fals
     # First: of a run that is over by then, all that it wrote is read.
     state = state_of(path, verb)
     records = read_records_of(path)
-    texts = sorted({text for record in records for text in _texts_of(record)})
+    said = [record.why for record in records]
+    said += (record.failure.text for record in records if record.failure)
+    values = (value for record in records for _, value in record.point.values)
+    texts = sorted({*said, *(value for value in values if isinstance(value, str))})
     # A directory that is named by the second says nothing without the one it lies in.
     place, is_stamp = path.resolve(), STAMP.match(path.resolve().name) is not None
     raw = {
@@ -237,13 +240,6 @@ def read_records_of(path: Path) -> list[TrialRecord]:
         except (OSError, KeyError, ValueError, TypeError, AttributeError):
             continue  # another version's journal, or none: the documents still say what they say
     return sorted(found, key=lambda record: record.started_at + record.duration)
-
-
-def _texts_of(record: TrialRecord) -> Iterable[str]:
-    yield record.why
-    if record.failure:
-        yield record.failure.text
-    yield from (value for _, value in record.point.values if isinstance(value, str))
 
 
 def _trial(record: TrialRecord, replaced: Mapping[str, str]) -> Trial:

@@ -34,11 +34,6 @@ class NotTextError(ValueError):
     """These bytes are no text."""
 
 
-def looks_like_text(first: bytes) -> bool:
-    head = first[: 1 << 16]
-    return b"\0" not in first and len(_CONTROL.findall(head)) * 50 <= len(head)
-
-
 def as_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
@@ -225,7 +220,8 @@ def _written(name: str, documents: list[Any], like: str) -> str:
 
 def _text_only(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for number, piece in enumerate(pieces):
-        if b"\0" in piece or (number == 0 and not looks_like_text(piece)):
+        head = b"" if number else piece[: 1 << 16]
+        if b"\0" in piece or len(_CONTROL.findall(head)) * 50 > len(head):
             raise NotTextError
         yield piece
 

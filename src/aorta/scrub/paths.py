@@ -74,7 +74,10 @@ def _absolute_in(text: str, private_roots: tuple[str, ...]) -> Iterator[SecretSp
     plain = ((m.group().rstrip(_TRAILING), m.start()) for m in _ABSOLUTE.finditer(text))
     remote = ((m.group()[1:].rstrip(_TRAILING), m.start() + 1) for m in _REMOTE.finditer(text))
     for path, at in itertools.chain(with_spaces, plain, remote):
-        end = _private_part(path, private_roots)
+        end = 0  # how much of it says who and where; what follows names a public package
+        if _is_private(re.sub(r"/{2,}", "/", path), private_roots):
+            library = max(_PACKAGES.finditer(path), key=re.Match.end, default=None)
+            end = library.end() - 1 if library else len(path)
         is_whole = not is_below_a_variable(text, at) or path.startswith(private_roots)
         if end and (is_whole or any(users_in(path))):
             yield SecretSpan(at, at + end, Kind.PATH, path[:end])
@@ -92,14 +95,6 @@ def is_below_a_variable(text: str, at: int) -> bool:
 
 
 @lru_cache(maxsize=1 << 14)
-def _private_part(path: str, private_roots: tuple[str, ...]) -> int:
-    """How much of it says who and where; what follows names a public package."""
-    if not _is_private(re.sub(r"/{2,}", "/", path), private_roots):
-        return 0
-    library = max(_PACKAGES.finditer(path), key=re.Match.end, default=None)
-    return library.end() - 1 if library else len(path)
-
-
 def _is_private(path: str, private_roots: Sequence[str]) -> bool:
     if any(path == root or path.startswith(f"{root}/") for root in private_roots):
         return True

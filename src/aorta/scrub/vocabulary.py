@@ -113,18 +113,15 @@ def is_secret_value(name: str, value: str) -> bool:
         return len(value) >= 4
     is_name = _VARIABLE.match(value) is not None and announces_secret(value)
     is_known = is_name or value.lower() in TECHNICAL
-    return is_worth_hiding(value) and not is_known and not _is_to_be_replaced(name, value)
+    # `--hf-token TOKEN`, `your_token_here`: words that repeat the name or ask for the value.
+    words = set(_words(value)) if value.isascii() else set()
+    is_asked_for = bool(words) and words <= PLACEHOLDERS | set(_words(name))
+    return is_worth_hiding(value) and not is_known and not is_asked_for
 
 
 def is_worth_hiding(value: str) -> bool:
     """Not a number, a switch, a variable reference or a placeholder somebody already put there."""
     return len(value) > 1 and not _PLAIN_VALUE.match(value)
-
-
-def _is_to_be_replaced(name: str, value: str) -> bool:
-    """`--hf-token TOKEN`, `your_token_here`: words that repeat the name or ask for the value."""
-    of_value = _words(value)
-    return value.isascii() and set(of_value) <= PLACEHOLDERS | set(_words(name)) and bool(of_value)
 
 
 def is_mixed(value: str) -> bool:

@@ -70,7 +70,8 @@ def search_along(axis: Axis, base: Point, earlier: AxisSearch | None = None) -> 
             return WindowSearch(base, axis, suspects=earlier.largest_rejected)
         return WindowSearch(base, axis)
     if isinstance(axis, ChoiceAxis):
-        return OrderedSearch(base, axis, _choices_of(axis, value))
+        better = axis.choices[axis.choices.index(value) + 1 :]
+        return OrderedSearch(base, axis, better[::-1])  # the most wanted first
     number = as_number(value)
     if axis.strategy is Strategy.LINEAR:
         return OrderedSearch(base, axis, _steps_of(axis, number))
@@ -341,12 +342,6 @@ class OrderedSearch(FirstThatReproduces):
     @property
     def unresolved(self) -> int:
         return sum(verdict.reproduces is None for verdict in self.verdicts.values())
-
-
-def _choices_of(axis: ChoiceAxis, current: Value) -> list[Value]:
-    """The choices that are wanted more than the current one, the most wanted first."""
-    position = next(i for i, v in enumerate(axis.choices) if v == current)
-    return list(reversed(axis.choices[position + 1 :]))
 
 
 def _steps_of(axis: NumberAxis, current: Number) -> list[Value]:

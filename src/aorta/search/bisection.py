@@ -452,15 +452,11 @@ class Bisection:
         """The states that may hold some of these changes and not all of them."""
         return chain(self.timeline.cutting(part), self._other_orders)
 
-    def _supposing(self, waiting: Counter[Vector]) -> Belief:
-        belief = self._belief
-        for vector in waiting.elements():
-            belief = belief.supposing(self.timeline.mask(vector))
-        return belief
-
     def _most_telling(self, waiting: Counter[Vector]) -> Vector | None:
         """The state whose trial says most; one tried already while no trial contradicts another."""
-        belief = self._supposing(waiting)
+        belief = self._belief
+        for under_way in waiting.elements():
+            belief = belief.supposing(self.timeline.mask(under_way))
 
         def worth(vector: Vector) -> float:
             if not self._may_run(vector):

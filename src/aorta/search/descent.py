@@ -314,7 +314,9 @@ class Descent:
             yield from self._walk_back()
 
     def _asked(self, point: Point, purpose: Purpose) -> Generator[_Stage, None, Verdict]:
-        question = self._fresh(point, purpose)
+        fresh = point.asked_for(purpose)  # a question that was never asked: its trials are new
+        question = fresh.asked_for(purpose, self._replicas[fresh])
+        self._replicas[fresh] += 1
         search = EveryPoint([question])
         yield _Stage(search, self._incumbent, moves=False)
         return search.verdicts[question]
@@ -458,12 +460,6 @@ class Descent:
         )
         question = self._incumbent.asked_for(Purpose.REPLAY)
         return [question.asked_for(Purpose.REPLAY, self._replicas[question])] if due else []
-
-    def _fresh(self, point: Point, purpose: Purpose) -> Point:
-        """A question that was never asked, so that its trials are new."""
-        question = point.asked_for(purpose)
-        self._replicas[question] += 1
-        return question.asked_for(purpose, self._replicas[question] - 1)
 
     def _forget(self, point: Point) -> None:
         """The next verdict of this point will rest on fresh trials too."""

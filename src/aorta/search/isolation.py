@@ -346,18 +346,13 @@ class Isolation:
         if len(free) < self.smallest:
             return None
         candidates = _Placements(self.nodes)
-        for part in self._candidates(free):
-            candidates.add(self._in_rank_order(part))
+        for part in map(sorted, self._candidates(free)):
+            turn = self.runs % len(part)  # hardware stays with the node, software with the rank
+            candidates.add((*part[turn:], *part[:turn]))
         scored = list(zip(candidates.members, self._information(candidates), strict=True))
         top = max(information for _, information in scored)
         near = [row for row in scored if row[1] >= min(top, _NEARLY * top)]
         return max(near, key=lambda row: (-len(row[0]), row[1]))
-
-    def _in_rank_order(self, members: Collection[int]) -> tuple[int, ...]:
-        """Turned by one with every run: hardware stays with the node, software with the rank."""
-        ordered = sorted(members)
-        turn = self.runs % len(ordered)
-        return tuple(ordered[turn:] + ordered[:turn])
 
     def _candidates(self, free: Sequence[int]) -> list[frozenset[int]]:
         """Sets worth weighing: those that hold part of the suspicion, and those that hold none."""

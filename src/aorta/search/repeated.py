@@ -202,7 +202,9 @@ class Interleaved:
     def _candidates(self, busy: Mapping[str, set[int]]) -> Iterator[tuple[Place, str, int]]:
         for cell in self._open:
             if self._could_use(cell, len(busy[cell])):
-                number = self._next_number(cell, busy[cell])
+                number = self.tallies[cell].trials
+                while number in busy[cell] or number in self._recorded[cell]:
+                    number += 1
                 yield self._place(cell, number), cell, number
 
     def _could_use(self, cell: str, under_way: int) -> bool:
@@ -211,12 +213,6 @@ class Interleaved:
             return True
         assumed = {**self.tallies, cell: self.tallies[cell] + Tally(clean=under_way)}
         return self._is_open(cell, assumed)
-
-    def _next_number(self, cell: str, busy: Collection[int]) -> int:
-        number = self.tallies[cell].trials
-        while number in busy or number in self._recorded[cell]:
-            number += 1
-        return number
 
     def _refresh(self) -> None:
         """A cell may open again: trials of another one, its baseline, may undo what was decided."""

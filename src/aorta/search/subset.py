@@ -177,11 +177,8 @@ class Splitting:
                 if start + size < len(free):  # the last part is bad if no other is
                     yield frozenset(free[start : start + size])
         unknown = sorted(self._assumed.difference(busy, *self._bad))
-        yield from self._unknown_chunks(unknown, max(1, slots - len(open_bad)))
-
-    def _unknown_chunks(self, unknown: list[int], slots: int) -> Iterator[Items]:
-        size = min(self._even_odds(), math.ceil(len(unknown) / slots))
-        size = max(1, min(size, self._removable))
+        share = math.ceil(len(unknown) / max(1, slots - len(open_bad)))
+        size = max(1, min(self._even_odds(), share, self._removable))
         for start in range(0, len(unknown), size):
             yield frozenset(unknown[start : start + size])
 

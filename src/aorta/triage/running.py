@@ -166,8 +166,13 @@ def _snapshots(run: RunDir, plan: Plan, executor: Executor) -> tuple[SnapshotFor
         for name, environment in plan.environments.items()
     }
     named = {"host": host, **{f"environment:{name}": one for name, one in taken.items()}}
-    missing = {scope: _missing_in(snapshot) for scope, snapshot in named.items()}
-    warnings = [f"{scope}: {words}" for scope, words in missing.items() if words]
+    warnings = []
+    for scope, snapshot in named.items():
+        if not is_captured(snapshot):
+            warnings.append(f"{scope}: no snapshot: {snapshot['skip_reason']}")
+        elif snapshot.get("partial"):
+            reasons = "; ".join(map(str, snapshot.get("partial_reasons") or []))
+            warnings.append(f"{scope}: the snapshot is partial: {reasons}")
     return lambda cell: _as_seen_by(cell, taken[cell.environment.name]), warnings
 
 
@@ -185,13 +190,6 @@ def _once(path: Path, take: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     snapshot = take()
     write_atomically(path, json.dumps(snapshot, indent=2, ensure_ascii=False) + "\n")
     return snapshot
-
-
-def _missing_in(snapshot: Mapping[str, Any]) -> str:
-    if not is_captured(snapshot):
-        return f"no snapshot: {snapshot['skip_reason']}"
-    reasons = "; ".join(map(str, snapshot.get("partial_reasons") or []))
-    return f"the snapshot is partial: {reasons}" if snapshot.get("partial") else ""
 
 
 def _as_seen_by(cell: PlannedCell, snapshot: Mapping[str, Any]) -> dict[str, object]:

@@ -19,7 +19,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 
 from aorta.core.stats import fisher_fewer, holm, ratio_above
@@ -153,13 +153,9 @@ class Stopping:
         if cell == plan.baseline.name:
             waiting = [name for name in self._compared if not tallies[name].is_hopeless()]
         base = tallies[plan.baseline.name]
-        decided = [is_decided(tallies[name], base, self._caps(name)) for name in waiting]
+        caps = partial(Caps, baseline=plan.baseline.trials, comparisons=max(1, len(self._compared)))
+        decided = [is_decided(tallies[n], base, caps(plan.by_name[n].trials)) for n in waiting]
         return not decided or not all(decided)
-
-    def _caps(self, cell: str) -> Caps:
-        plan = self.plan
-        comparisons = max(1, len(self._compared))
-        return Caps(plan.by_name[cell].trials, plan.baseline.trials, comparisons)
 
     @cached_property
     def _compared(self) -> tuple[str, ...]:

@@ -244,16 +244,12 @@ def _exit_alone(trial: WorkloadTrial, ended: ChildExit) -> ChildExit:
         return ended
     fired = result.failure_count > 0 if predicate is None else trial.predicates[predicate]
     if fired:
-        _logger.error("failed: %s", _first_detail(result))
+        # In the words of the oracle: its hint, or its error.
+        first = next(iter(result.failure_details), {})
+        hint = first.get("hint") or first.get("error") or "the workload reported a failure"
+        _logger.error("failed: %s", " ".join(str(hint)[:200].split()))
         return ChildExit.FAILED
     return ChildExit.PASSED if result.passed else ChildExit.RAISED
-
-
-def _first_detail(result: WorkloadResult) -> str:
-    """The failure in the words of the oracle: its hint, or its error."""
-    first = next(iter(result.failure_details), {})
-    hint = first.get("hint") or first.get("error") or "the workload reported a failure"
-    return " ".join(str(hint)[:200].split())
 
 
 def _speak_on_stderr() -> None:

@@ -49,7 +49,10 @@ _MAY_BE_CONFIRMED = {  # by an event that says what was behind it
 
 def find_cause(facts: Facts) -> tuple[FoundCause, int]:
     """The cause, and how many candidates of another class it was preferred to."""
-    own = _own_causes(facts)
+    shown: set[Who] = {event.who for event in facts.events}
+    shown |= {(failure.rank, "") for failure in facts.failures}
+    in_order = sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
+    own = [cause for who in in_order if (cause := _own_cause(who, facts)) is not None]
     # How some process ended says less than what a process died of.
     own = [cause for cause in own if not (cause.events and cause.events[0].is_end)] or own
     first, rivals = _first_of(own) if own else (None, 0)
@@ -60,13 +63,6 @@ def find_cause(facts: Facts) -> tuple[FoundCause, int]:
 
 
 # ---- did a rank fail on its own account?
-
-
-def _own_causes(facts: Facts) -> list[FoundCause]:
-    shown: set[Who] = {event.who for event in facts.events}
-    shown |= {(failure.rank, "") for failure in facts.failures}
-    in_order = sorted(shown, key=lambda who: (-1 if who[0] is None else who[0], who[1]))
-    return [cause for who in in_order if (cause := _own_cause(who, facts)) is not None]
 
 
 def _own_cause(who: Who, facts: Facts) -> FoundCause | None:
@@ -151,22 +147,19 @@ def _from_exit(failure: RankEnd, facts: Facts) -> FoundCause | None:
         return None
     failure_class, certainty = failure.meaning
     words = failure.words
+    # Where a rank that hung stood, if its stack was shown: it tells two hangs apart.
+    events = (e for e in facts.events if e.role is Role.STACK and e.rank == failure.rank)
+    stacks = [event.signature for event in events] if failure.hung else []
+    stack = f" > {max(stacks, key=len)}" if stacks else ""
     return FoundCause(
         failure_class,
         certainty,
-        words.replace(f"rank {failure.rank} ", "") + _stack_of(failure, facts),
+        words.replace(f"rank {failure.rank} ", "") + stack,
         words,
         failure.rank,
         moment=failure.time,
         unexplained=failure_class is FailureClass.UNKNOWN,
     )
-
-
-def _stack_of(failure: RankEnd, facts: Facts) -> str:
-    """Where a rank that hung stood, if its stack was shown: it tells two hangs apart."""
-    events = (e for e in facts.events if e.role is Role.STACK and e.rank == failure.rank)
-    stacks = [event.signature for event in events] if failure.hung else []
-    return f" > {max(stacks, key=len)}" if stacks else ""
 
 
 def _tidied_up(failure: RankEnd, facts: Facts) -> bool:

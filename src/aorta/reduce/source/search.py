@@ -149,7 +149,10 @@ class SourceSearch:
             elif candidate is None:
                 if self._waiting:
                     return
-                self._begin_round(self._round + 1)
+                self._round, self._refused = self._round + 1, set()
+                self._is_over = not self.accepted or self._round >= len(ROUNDS)
+                if not self._is_over:
+                    self.source = self._smaller(self.accepted[-1])
             elif self._is_new(candidate):
                 self.known[candidate.digest] = candidate
                 self._waiting.append(candidate)
@@ -161,10 +164,3 @@ class SourceSearch:
             return False
         loses = self.accepted and self.holds_cause(self.accepted[0].text)
         return not (loses and not self.holds_cause(candidate.text))
-
-    def _begin_round(self, number: int) -> None:
-        self._round, self._refused = number, set()
-        if not self.accepted or number >= len(ROUNDS):
-            self._is_over = True
-        else:
-            self.source = self._smaller(self.accepted[-1])

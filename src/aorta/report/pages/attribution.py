@@ -1,6 +1,7 @@
 """The page of a saved `aorta attribute --json`: finding, decision, and the lines they rest on."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -68,15 +69,14 @@ def picture_of(title: str, columns: Mapping[str, Mapping[int, str]]) -> Figure |
     ]
     if not cells:
         return None
-    counts = [f"{name}: {_counted_ends(ends)}" for name, ends in columns.items()]
+    counted = {name: Counter(ends.values()) for name, ends in columns.items()}
+    counts = [
+        f"{name}: " + ", ".join(f"{ends[end]} {ENDS[end][2:]}" for end in ENDS if ends[end])
+        for name, ends in counted.items()
+    ]
     seen = {end for ends in columns.values() for end in ends.values()}
     legend = [(f"cell life {end}", words_) for end, words_ in ENDS.items() if end in seen]
     return Figure(title, partial(draw_grid, cells), "; ".join(counts), legend=legend)
-
-
-def _counted_ends(ends: Mapping[int, str]) -> str:
-    counted = {end: sum(value == end for value in ends.values()) for end in ENDS}
-    return ", ".join(f"{n} {ENDS[end][2:]}" for end, n in counted.items() if n)
 
 
 def _shown_ranks(columns: Mapping[str, Mapping[int, str]]) -> list[int]:
@@ -100,19 +100,15 @@ def answer(finding: Document, decision: Document, after: str = "", ended: str = 
     action = decision.text("action")
     outcome = ended or _ACTIONS.get(action, action.lower())
     then = f": {outcome}" if outcome else ""
-    sentence = f"{_who(finding)} {kind.replace('_', ' ')}{sure}{then}"
+    root = finding.section("root")
+    where = f" on {root.text('node')}" if root.text("node") else ""
+    who = f"Rank {root.text('rank')}{where} began it:" if root.text("rank") else f"It began{where}:"
+    sentence = f"{who} {kind.replace('_', ' ')}{sure}{then}"
     stopped = ended or action == "STOP"
     tone = Tone.UNSURE if kind == "unknown" else Tone.FAILED if stopped else Tone.FOUND
     more = [finding.text("summary"), decision.text("reason"), after]
     unique = [t for i, t in enumerate(more) if t and not any(t in other for other in more[i + 1 :])]
     return Headline(sentence, tone, " ".join(f"{each.strip().rstrip('.')}." for each in unique))
-
-
-def _who(finding: Document) -> str:
-    root = finding.section("root")
-    rank, node = root.text("rank"), root.text("node")
-    where = f" on {node}" if node else ""
-    return f"Rank {rank}{where} began it:" if rank else f"It began{where}:"
 
 
 def facts(finding: Document) -> list[tuple[str, object]]:
@@ -130,7 +126,12 @@ def facts(finding: Document) -> list[tuple[str, object]]:
 
 
 def sections(finding: Document, decision: Document) -> list[Section]:
-    return [*_decision(decision), *_evidence(finding), *_cascade(finding)]
+    followers = [
+        [row.text("class"), listed([str(rank) for rank in row.array("ranks")], 24)]
+        for row in finding.rows("cascade")
+    ]
+    cascade = table_section("What only followed", ["what followed", "ranks"], followers)
+    return [*_decision(decision), *_evidence(finding), *cascade]
 
 
 def _decision(decision: Document) -> list[Section]:
@@ -150,11 +151,3 @@ def _evidence(finding: Document) -> list[Section]:
         lines.setdefault(row.text("file"), []).append(line)
     listings = [Listing(file, found) for file, found in lines.items()]
     return [Section("The lines it rests on", listings)] if listings else []
-
-
-def _cascade(finding: Document) -> list[Section]:
-    followers: Sequence[Sequence[object]] = [
-        [row.text("class"), listed([str(rank) for rank in row.array("ranks")], 24)]
-        for row in finding.rows("cascade")
-    ]
-    return table_section("What only followed", ["what followed", "ranks"], followers)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from aorta.core.durations import show_duration
 from aorta.core.stats import counted, percent_range, wilson
@@ -94,15 +95,11 @@ def usual_facts(run: OpenedRun) -> list[tuple[str, object]]:
     if begun := about.text("created"):
         facts.append(("Started", moment(begun)))
     if run.trials:
-        spent = seconds_spent(run.trials)
+        # Of every question of a run together: each counts its own time from nothing.
+        times = [*(trial.elapsed for trial in run.trials), 0.0]
+        spent = sum(elapsed for elapsed, later in pairwise(times) if later < elapsed)
         facts.append(("Trials", f"{len(run.trials)}" + (f" in {seconds(spent)}" if spent else "")))
     return facts
-
-
-def seconds_spent(trials: Sequence[Trial]) -> float:
-    """Of every question of a run together: each counts its own time from nothing."""
-    after = [*(trial.elapsed for trial in trials[1:]), 0.0]
-    return sum(t.elapsed for t, later in zip(trials, after, strict=True) if later < t.elapsed)
 
 
 def seen_outcomes(trials: Sequence[Trial]) -> list[tuple[str, str]]:
@@ -144,7 +141,11 @@ def own_words_page(
     """The page of a result whose `summary` begins with the answer. `tone`: else by its status."""
     if result.text("status") not in {"", "partial"}:
         run = replace(run, state="done")  # the page is written before the run says its last word
-    answer, *rest = [str(line) for line in result.array("summary")] or [_so_far(run)]
+    so_far, tally = "Nothing is known yet", run.tally
+    if tally.evidence:
+        failed = rate(tally.reproduced, tally.evidence, "trial")
+        so_far = f"No answer yet: it failed in {failed}"
+    answer, *rest = [str(line) for line in result.array("summary")] or [so_far]
     if answer.endswith(":") and rest:
         answer = f"{answer} {rest.pop(0).strip()}"
     printed = [TextLine(line.removeprefix("  ")) for line in rest]
@@ -165,13 +166,6 @@ def own_words_page(
         ],
         missing=[] if result else ["the run has not written a result yet"],
     )
-
-
-def _so_far(run: OpenedRun) -> str:
-    tally = run.tally
-    if not tally.evidence:
-        return "Nothing is known yet"
-    return f"No answer yet: it failed in {rate(tally.reproduced, tally.evidence, 'trial')}"
 
 
 def unfinished(run: OpenedRun) -> str:

@@ -211,10 +211,14 @@ def _look(
         aborting = ("timeout", "-s", "ABRT", "-k", "5", f"{patience:.1f}", *words)
         stacks = {**subject.env, "PYTHONFAULTHANDLER": "1"}
         subject = replace(subject, command=aborting, env=stacks)
+    oracle = subject.oracle
+    if oracle is not None and oracle.get("kind") == "regex":
+        # A run that is ended where the pattern shows does not say any more what it died of.
+        oracle = {**oracle, "stop_on_match": False}
     with watch_opened(subject.cwd) as opened:
         report = run_command(
             state,
-            replace(subject, oracle=_to_the_end(subject.oracle)),
+            replace(subject, oracle=oracle),
             stage="reproduce",
             counted_as=LOOK,
             folder=state.run.private / LOOK / name,
@@ -237,13 +241,6 @@ def _still_runs(end: TrialEnd) -> str:
         f"it still runs after {show_duration(end.duration)}{f', at {where}' if where else ''}: "
         "give it longer with --budget, or, if it hangs, say how long a run may take with --timeout"
     )
-
-
-def _to_the_end(oracle: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A run that is ended where the pattern shows does not say any more what it died of."""
-    if oracle is None or oracle.get("kind") != "regex":
-        return oracle
-    return {**oracle, "stop_on_match": False}
 
 
 def _check_possible(state: State, report: RunReport) -> None:

@@ -10,10 +10,6 @@ from aorta.workloads.base import Workload, WorkloadResult
 from aorta.workloads.half_nan.train import SHAPES_FILE, TrainSettings, train
 
 
-def _ended_in_nan(result: WorkloadResult) -> bool:
-    return math.isnan(result.metrics["last_loss"])
-
-
 class HalfNan(Workload):
     """A mixed-precision training run whose scaled gradients overflow."""
 
@@ -43,7 +39,7 @@ class HalfNan(Workload):
         },
     )
     steps_axis = "NUM_STEPS"
-    predicates: ClassVar = {"ended_in_nan": _ended_in_nan}
+    predicates: ClassVar = {"ended_in_nan": lambda result: math.isnan(result.metrics["last_loss"])}
 
     def setup(self) -> None:
         self.settings = TrainSettings.from_env(self.variables())
