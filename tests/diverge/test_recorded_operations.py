@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,24 +53,29 @@ _PROGRAM = """
 """
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Operation]:
-    folder = tmp_path_factory.mktemp("program")
+def recording(program: str, folder: Path, **orders: Any) -> tuple[str, list[Operation]]:
+    """What a program prints, and what of it is recorded."""
     script = folder / "program.py"
-    script.write_text(textwrap.dedent(_PROGRAM))
+    script.write_text(textwrap.dedent(program))
     env = {
         **os.environ,
         "PYTHONPATH": str(HOOK),
-        "AORTA_DIVERGE": json.dumps({"out": str(folder / "operations")}),
+        "AORTA_DIVERGE": json.dumps({"out": str(folder / "operations"), **orders}),
         "TORCHDYNAMO_DISABLE": "1",
     }
     done = subprocess.run(
         (sys.executable, script), env=env, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("tensor([ 0.,  1.,")
     (stream,) = read_streams(folder / "operations")
-    return [*stream.operations]
+    return done.stdout, [*stream.operations]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Operation]:
+    printed, operations = recording(_PROGRAM, tmp_path_factory.mktemp("program"))
+    assert printed.startswith("tensor([ 0.,  1.,")
+    return operations
 
 
 @pytest.mark.parametrize(
@@ -97,3 +104,20 @@ def test_what_has_no_numbers_gives_none(recorded: list[Operation]) -> None:
     fake = [o for o in recorded if "# fake" in linecache.getline(o.file, o.line)]
     assert {d.device for o in fake for d in o.outputs} <= {"meta"}
     assert not any(d.values for o in fake for d in o.outputs)
+
+
+_ATTENTION = """
+    import torch
+
+    x = torch.randn(2, 4, 16, 8)
+    torch.nn.functional.scaled_dot_product_attention(x, x, x)
+"""
+
+
+@pytest.mark.parametrize(("orders", "is_fused"), [({}, True), ({"same_random": True}, False)])
+def test_attention_is_written_out_where_both_sides_draw_alike(
+    orders: dict[str, Any], is_fused: bool, tmp_path: Path
+) -> None:
+    _, operations = recording(_ATTENTION, tmp_path, **orders)
+    assert any("dot_product" in o.op for o in operations) is is_fused
+    assert any("softmax" in o.op for o in operations) is not is_fused
