@@ -137,6 +137,34 @@ def fused_adam_of_an_encoder(bad: bool) -> None:
         optimizer.step()
 
 
+def optimizer_in_reverse_over_branches_at_rest(bad: bool) -> None:
+    """Branches that begin as nothing: until they wake their norms are alike, and so is what Adam
+    keeps of them.
+    """
+    nn = torch.nn
+
+    def branch() -> Any:
+        last = nn.BatchNorm2d(8)
+        nn.init.zeros_(last.weight)
+        first = (nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+        return nn.Sequential(*first, nn.Conv2d(8, 8, 3, padding=1, bias=False), last)
+
+    stem, head = nn.Conv2d(3, 8, 3), nn.Linear(8, 4)
+    model = nn.ModuleList([stem, branch(), branch(), head])
+    parameters = [*model.parameters()][:: -1 if bad else 1]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3)
+    for _ in range(3):
+        x, y = torch.randn(4, 3, 8, 8), torch.randint(0, 4, (4,))
+        hidden = stem(x)
+        for one in model[1:3]:
+            hidden = torch.relu(hidden + one(hidden))
+        loss = nn.functional.cross_entropy(head(hidden.mean((2, 3))), y)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+
 def images_that_are_not_normalised(bad: bool) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
     mean, deviation = torch.tensor((0.5, 0.4, 0.3)), torch.tensor((0.2, 0.3, 0.4))
@@ -184,6 +212,9 @@ PLANTED: dict[str, Planted] = {
     "whole_sequence_or_cache": Planted(whole_sequence_or_cache, "", status="same"),
     "fused_adam_of_a_packed_bias": Planted(fused_adam_of_a_packed_bias, "", status="same"),
     "fused_adam_of_an_encoder": Planted(fused_adam_of_an_encoder, "", status="same"),
+    "optimizer_in_reverse_over_branches_at_rest": Planted(
+        optimizer_in_reverse_over_branches_at_rest, "", status="same"
+    ),
     "images_that_are_not_normalised": Planted(
         images_that_are_not_normalised, "", "# here: normalised", step=0
     ),

@@ -114,12 +114,15 @@ class _Side:
 
     def identity(self, operation: Operation, other: "_Side | None" = None) -> object:
         """Where it stands and what it read, in records of `other`; None if that has none such."""
-        read: list[tuple[Writer | None, ...]] = []
+        read: list[tuple[object, ...]] = []
         for writers in operation.inputs:
-            known: list[Writer | None] = []
+            known: list[object] = []
             for index, result in writers:
-                if index not in self.by_index:
+                made = self.by_index.get(index)
+                if made is None:
                     known.append(None)
+                elif made.is_constant(result):  # which of several such is nothing to tell them by
+                    known.append((made.outputs[result].low, made.outputs[result].shape))
                 elif other is None:
                     known.append((index, result))
                 elif index in self.partner:

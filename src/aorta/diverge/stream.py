@@ -105,6 +105,12 @@ class Operation:
     def moves(self) -> bool:
         return not self.is_random and _MOVES.fullmatch(self.op.rpartition("::")[2]) is not None
 
+    def is_constant(self, result: int) -> bool:
+        """Whether that is zeros, or memory that was made of one number."""
+        digest = self.outputs[result]
+        is_made = not self.inputs and not self.is_random and not self.op.startswith("aten::empty")
+        return digest.low == digest.high and (is_made or (digest.norm == 0 and digest.size > 1))
+
     @property
     def writes_at(self) -> tuple[int, ...]:
         """Where in its memory is what it writes over in part."""
