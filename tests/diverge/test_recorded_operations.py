@@ -42,6 +42,9 @@ _PROGRAM = """
     nested = torch.nested.nested_tensor([x[:3], x[:4]], layout=torch.jagged)
     nested * 2  # nested
 
+    early = torch._C._dispatch_library("IMPL", "users", "CPU")
+    early.impl("defined_later", "CPU", lambda a: a, False)
+
     @torch.library.custom_op("users::halved", mutates_args=())
     def halved(a: torch.Tensor) -> torch.Tensor:
         return a / 2  # inside of an operation

@@ -30,7 +30,7 @@ else:  # the directory of this file is on the path, and Aorta may not be install
 torch: Any = sys.modules["torch"]  # whole before this is loaded
 _MOST_VIEWS = 16  # one behind the other
 _OWN_FRAMES = 2  # from where places are found out to what the dispatcher calls
-_KEY = "Fake"
+_KEY = "Fake"  # of the dispatcher
 _FP32_PRECISION = getattr(torch._C, "_get_fp32_precision_getter", None)  # from torch 2.9 on
 
 
@@ -248,9 +248,12 @@ class RecordingKernels:
             if name in self._known or space == "prim":
                 continue
             packet, _, overload = name.partition(".")
+            try:
+                schema = torch._C._get_schema(packet, overload)
+            except RuntimeError:  # implemented by now, and to be defined
+                continue
             self._known.add(name)
             self._packets.add(packet)
-            schema = torch._C._get_schema(packet, overload)
             if not is_view(schema) and (self._takes_all or computes(schema)):
                 if space not in self._libraries:
                     self._libraries[space] = torch.library.Library(space, "IMPL", _KEY)
