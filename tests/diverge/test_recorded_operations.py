@@ -124,3 +124,19 @@ def test_attention_is_written_out_where_both_sides_draw_alike(
     _, operations = recording(_ATTENTION, tmp_path, **orders)
     assert any("dot_product" in o.op for o in operations) is is_fused
     assert any("softmax" in o.op for o in operations) is not is_fused
+
+
+_IN_PARTS = """
+    import torch
+
+    whole = torch.empty(8)
+    torch._foreach_copy_([whole[:4], whole[4:]], [torch.ones(4), torch.zeros(4)])
+"""
+
+
+def test_what_a_list_is_written_over_with_is_all_that_is_read(tmp_path: Path) -> None:
+    _, operations = recording(_IN_PARTS, tmp_path)
+    by_index = {o.index: o.op for o in operations}
+    copied = [o for o in operations if o.op == "aten::_foreach_copy_"]
+    read = [by_index[index] for o in copied for writers in o.inputs for index, _ in writers]
+    assert read == ["aten::ones", "aten::zeros"]

@@ -14,7 +14,8 @@ torch: Any = sys.modules.get("torch")  # whole before this is loaded
 _MOST_WRITERS = 8
 _MOST_HELD = 20_000  # pieces of memory, before those that are gone are forgotten
 _WRITES_ONLY = re.compile(
-    r"(copy|fill|zero|normal|uniform|bernoulli|random|exponential|log_normal|cauchy|geometric)_"
+    r"(_foreach_)?(copy|fill|zero|normal|uniform|bernoulli|random|exponential|log_normal|cauchy|"
+    r"geometric)_"
 )
 _POINT_TO_POINT = frozenset(("send", "recv_", "recv_any_source_", "barrier", "monitored_barrier_"))
 _CREATES_FLOATS = frozenset(
@@ -24,7 +25,8 @@ _PRODUCTS = ("mm", "mv", "dot", "attention")
 # The lower bits of a writer's number say which record it is; from here on, which of its results.
 _NEXT_RESULT = 1 << 40
 _FRESH = "aten::lift_fresh"  # numbers of Python's that become a tensor
-_OTHER_VIEWS = ("aten::_unsafe_view", "aten::set_")  # that their schemas do not own up to
+# That their schemas do not own up to; the last gives the memory that it was given, filled in part.
+_OTHER_VIEWS = ("aten::_unsafe_view", "aten::set_", "fsdp::all_gather_copy_in")
 _EMPTY = re.compile(r"aten::(empty(_like|_strided|_permuted)?|new_empty(_strided)?)")
 
 
@@ -150,6 +152,8 @@ class OperationSignature:
         names = [a.name for a in schema.arguments if "Tensor" in str(a.type)]
         self.is_in_place = bool(self.written) and not overwrites and self.written == names[:1]
         self._over = frozenset(self.written) if overwrites else frozenset()
+        if self.name.startswith("c10d::"):  # their schemas do not say so
+            self._over |= {name for name in self.arguments if name.startswith("output")}
         self._reads = [
             place
             for place, argument in enumerate(schema.arguments)
