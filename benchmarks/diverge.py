@@ -1,11 +1,13 @@
 """`aorta diverge`: how many of the planted divergences it names, and what recording costs a step.
 
 `python -m benchmarks diverge` takes the GPU where there is one;
-`python -m benchmarks.diverge cpu` says which, and `python -m benchmarks.diverge cuda cost [HOOK]`
-measures the cost alone; with the hook of another checkout, both in turn. `python -m benchmarks.diverge cpu operation [HOOK]` measures what recording takes of
-the CPU for each recorded operation, on tensors so small that nothing else counts. `python -m benchmarks.diverge launches [HOOK]` measures the cost
-where there is no GPU: with a CUDA build of torch and a GPU that takes launches and computes nothing
-(tools/stand_in_cuda.c), as a step 256 wide waits for launches alone.
+`python -m benchmarks.diverge cpu` says which. With the hook of another checkout, both in turn:
+`python -m benchmarks.diverge cuda cost [HOOK]` measures the cost alone;
+`python -m benchmarks.diverge cpu operation [HOOK]` what recording takes of the CPU for each
+recorded operation, on tensors so small that nothing else counts;
+`python -m benchmarks.diverge launches [HOOK]` the cost where there is no GPU: with a CUDA build of
+torch and a GPU that takes launches and computes nothing (tools/stand_in_cuda.c), as a step 256 wide
+waits for launches alone.
 """
 
 import json
@@ -102,19 +104,38 @@ _SMALL = """
 """
 
 
+_DISPATCHED: dict[str, str | None] = {"dispatched": None}  # through a mode that does nothing
+
+
+def _in_turn(
+    out: Path,
+    script: str,
+    turns: int,
+    hooks: dict[str, str | None],
+    more: dict[str, str] | None = None,
+    python: str = sys.executable,
+) -> dict[str, list[list[float]]]:
+    """What each turn printed, plain first: what else the machine does hits all of them."""
+    times: dict[str, list[list[float]]] = {"plain": [], **{name: [] for name in hooks}}
+    for turn in range(turns):
+        for name, found in times.items():
+            place = out / f"{turn}-{name}".replace(" ", "-")
+            found.append(_run_script(place, script, name, hooks.get(name), more, python))
+    return times
+
+
+def _hooks(other: str | None) -> dict[str, str | None]:
+    return {"recorded": str(HOOK), **({"the other hook": other} if other else {})}
+
+
 def _operation(out: Path, other: str | None) -> None:
     """The least of many steps, and of turns: whatever else the machine does only adds to it."""
-    hooks = {"plain": None, "recorded": str(HOOK)}
-    hooks |= {"the other hook": other} if other else {}
-    times: dict[str, list[list[float]]] = {name: [] for name in hooks}
-    for turn in range(3):
-        for name, hook in hooks.items():
-            place = out / f"{turn}-{name}".replace(" ", "-")
-            times[name].append(_run_script(place, _SMALL, name, hook))
-    (plain, *_), *others = map(min, times.values())
+    times = _in_turn(out, _SMALL, 3, _hooks(other))
+    plain = min(times.pop("plain"))[0]
     print(f"a step: {plain:.0f} us")
-    for name, (took, _, records) in zip([*hooks][1:], others, strict=True):
-        flush = min(flushed for _, flushed, _ in times[name])
+    for name, found in times.items():
+        took, _, records = min(found)
+        flush = min(flushed for _, flushed, _ in found)
         print(
             f"  {name}: {(took - plain) / records:.2f} us more for each of {records:.0f} recorded "
             f"operations, and {flush / records:.2f} us to sum them up and write them"
@@ -147,19 +168,13 @@ def _python_with_stand_in() -> str:
 
 
 def _launches(out: Path, other: str | None) -> None:
-    """Each in turn, by CPU time, and of all turns the least: what else the machine does only adds."""
-    python = _python_with_stand_in()
-    hooks = {"plain": None, "dispatched": None, "recorded": str(HOOK)}
-    hooks |= {"the other hook": other} if other else {}
-    times: dict[str, list[float]] = {name: [] for name in hooks}
-    for turn in range(7):
-        for name, hook in hooks.items():
-            place = out / f"{turn}-{name}".replace(" ", "-")
-            more = {"DEVICE": "cuda", "WIDE": "256", "CLOCK": "process_time"}
-            times[name] += _run_script(place, _STEP, name, hook, more, python)
-    plain, *others = map(min, times.values())
+    """By CPU time, and of all turns the least: what else the machine does only adds."""
+    more = {"DEVICE": "cuda", "WIDE": "256", "CLOCK": "process_time"}
+    hooks = {**_DISPATCHED, **_hooks(other)}
+    times = _in_turn(out, _STEP, 7, hooks, more, _python_with_stand_in())
+    plain, *others = (min(found)[0] for found in times.values())
     print(f"a step of a transformer 256 wide on a GPU that computes nothing: {1000 * plain:.2f} ms")
-    for name, took in zip([*hooks][1:], others, strict=True):
+    for name, took in zip(hooks, others, strict=True):
         print(f"  {name}: {1000 * took:.2f} ms, {took / plain:.2f} times")
 
 
@@ -219,24 +234,17 @@ _GOALS = {256: 3.0, 2048: 1.5}
 
 
 def _cost(out: Path, device: str, other: str | None) -> None:
-    """Plain, with every operation through a mode that does nothing, and recorded: in turn, so that
-    what else the machine does hits all.
-    """
+    """Of three turns the one in the middle."""
     turns, wide = (3, [256, 2048]) if device == "cuda" else (1, [256])
-    hooks = {"plain": None, "dispatched": None, "recorded": str(HOOK)}
-    hooks |= {"the other hook": other} if other else {}
     more = {"DEVICE": device, "WIDE": " ".join(map(str, wide)), "CLOCK": "perf_counter"}
-    times: dict[str, list[list[float]]] = {name: [] for name in hooks}
-    for turn in range(turns):
-        for name, hook in hooks.items():
-            place = out / f"step-{turn}-{name}".replace(" ", "-")
-            times[name].append(_run_script(place, _STEP, name, hook, more))
+    hooks = {**_DISPATCHED, **_hooks(other)}
+    times = _in_turn(out, _STEP, turns, hooks, more)
     for number, width in enumerate(wide):
         plain, *others = (
             sorted(turn[number] for turn in found)[turns // 2] for found in times.values()
         )
         print(f"a step of a transformer {width} wide: {1000 * plain:.1f} ms")
-        for name, took in zip([*hooks][1:], others, strict=True):
+        for name, took in zip(hooks, others, strict=True):
             goal = f" (goal: at most {_GOALS[width]})" if name == "recorded" else ""
             print(f"  {name}: {1000 * took:.1f} ms, {took / plain:.2f} times{goal}")
 

@@ -135,7 +135,7 @@ def _drive(told: dict[str, Any]) -> None:
         raise SystemExit("\n".join(failed))
 
 
-_AT_ONCE = 14  # on a GPU: each child starts a context of its own
+_AT_ONCE = 8  # on a GPU: each child starts a context of its own
 
 
 def _wait_for_one(children: dict[int, str], failed: list[str]) -> None:

@@ -2,6 +2,7 @@
 optimizer that is fused, data that is not normalised, parts that are added without division.
 """
 
+import os
 import sys
 from typing import Any
 
@@ -165,6 +166,27 @@ def optimizer_in_reverse_over_branches_at_rest(bad: bool) -> None:
         optimizer.step()
 
 
+def loss_scaled_over_sharded_weights(bad: bool) -> None:
+    """Two ranks, whose gathers fill memory that nobody wrote before."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    rank, store = int(os.environ["RANK"]), f"file://{os.environ['STORE']}"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    with torch.device("cpu"):
+        layers = (torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+        model = fully_shard(torch.nn.Sequential(*layers), mesh=init_device_mesh("cpu", (2,)))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for step in range(3):
+            loss = model(torch.randn(4, 8) + rank).square().mean()
+            scale = 1.01 if bad and step == 1 else 1.0
+            optimizer.zero_grad()
+            (loss * scale).backward()  # here: scaled
+            optimizer.step()
+    dist.destroy_process_group()
+
+
 def images_that_are_not_normalised(bad: bool) -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU())
     mean, deviation = torch.tensor((0.5, 0.4, 0.3)), torch.tensor((0.2, 0.3, 0.4))
@@ -214,6 +236,9 @@ PLANTED: dict[str, Planted] = {
     "fused_adam_of_an_encoder": Planted(fused_adam_of_an_encoder, "", status="same"),
     "optimizer_in_reverse_over_branches_at_rest": Planted(
         optimizer_in_reverse_over_branches_at_rest, "", status="same"
+    ),
+    "loss_scaled_over_sharded_weights": Planted(
+        loss_scaled_over_sharded_weights, "aten::mul", "# here: scaled", step=1, ranks=2
     ),
     "images_that_are_not_normalised": Planted(
         images_that_are_not_normalised, "", "# here: normalised", step=0

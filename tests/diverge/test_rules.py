@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aorta.diverge.alignment import align
 from aorta.diverge.comparing import compare
 from aorta.diverge.rounding import difference, judge
-from aorta.diverge.single_run import between_ranks, values_of_ranks
+from aorta.diverge.single_run import between_ranks, first_nonfinite, values_of_ranks
 from aorta.diverge.stream import Digest, Operation, Stream
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
@@ -162,3 +162,21 @@ def test_a_rank_that_only_one_side_has_leaves_the_sides_unaligned() -> None:
     rank = Stream(0, (operation(0, 1.0, 2.0),))
     assert compare([[rank]], [[rank]]).is_aligned
     assert not compare([[rank, rank]], [[rank]]).is_aligned
+
+
+@pytest.mark.parametrize(("passed_on", "named"), [(1.0, None), (math.nan, "aten::empty")])
+def test_memory_that_is_filled_is_no_first_nan(passed_on: float, named: str | None) -> None:
+    operations = (
+        operation(0, math.nan, math.nan, op="aten::empty"),
+        operation(1, passed_on, passed_on, reads=(0,)),
+    )
+    found = first_nonfinite([Stream(0, operations)])
+    assert (found and found.operation.op) == named
+
+
+def test_zeros_are_alike_and_what_has_no_numbers_is_not() -> None:
+    zeros = operation(0, 0.0, 0.0, reads=(7,))
+    opaque = replace(zeros, outputs=(replace(zeros.outputs[0], values=()),))  # a sparse one
+    assert zeros.is_constant(0)
+    assert not opaque.is_constant(0)
+    assert not replace(opaque, inputs=()).is_constant(0)

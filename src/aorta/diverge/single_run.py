@@ -46,14 +46,21 @@ def first_nonfinite(streams: Sequence[Stream]) -> NonFinite | None:
 
 def _first_nonfinite(stream: Stream) -> NonFinite | None:
     known = stream.by_index()
-    for operation in stream.operations:
+    broken = [o for o in stream.operations if not all(d.is_finite for d in o.outputs)]
+    passed_on = {index for o in broken for writers in o.inputs for index, _ in writers}
+    for operation in broken:
         is_constant = _FILLING.fullmatch(operation.op.rpartition("::")[2])
-        if is_constant or all(d.is_finite for d in operation.outputs):
+        if is_constant or (_is_memory(operation) and operation.index not in passed_on):
             continue
         parents = tuple(known[i] for writers in operation.inputs for i, _ in writers if i in known)
         if all(d.is_finite for parent in parents for d in parent.outputs):
             return NonFinite(operation, stream.rank, parents)
     return None
+
+
+def _is_memory(operation: Operation) -> bool:
+    """What nobody has filled yet: whatever is in it means nothing, unless it is read."""
+    return operation.op.startswith("aten::empty")
 
 
 def call_number(operation: Operation, streams: Iterable[Stream]) -> int | None:
@@ -95,7 +102,8 @@ def magnitude_history(streams: Sequence[Stream], found: NonFinite) -> tuple[Magn
     for operation in stream.operations:
         if operation.index >= end.index:
             break
-        if operation.step >= end.step - _STEPS_BEFORE and operation.phase in "fb":
+        is_near = operation.step >= end.step - _STEPS_BEFORE
+        if is_near and operation.phase in "fb" and not _is_memory(operation):
             both = largest.setdefault((operation.module, operation.step), {})
             size, before = _size(operation), both.get(operation.phase, (0.0, 0.0))
             both[operation.phase] = (max(before[0], size[0]), max(before[1], size[1]))

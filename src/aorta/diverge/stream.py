@@ -109,7 +109,8 @@ class Operation:
         """Whether that is zeros, or memory that was made of one number."""
         digest = self.outputs[result]
         is_made = not self.inputs and not self.is_random and not self.op.startswith("aten::empty")
-        return digest.low == digest.high and (is_made or (digest.norm == 0 and digest.size > 1))
+        is_zero = bool(digest.values) and digest.norm == 0 and digest.size > 1
+        return is_zero or (is_made and bool(digest.values) and digest.low == digest.high)
 
     @property
     def writes_at(self) -> tuple[int, ...]:

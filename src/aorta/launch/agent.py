@@ -262,8 +262,9 @@ class DecidingAgent(LocalElasticAgent):
     def _is_left_for_another(self) -> bool:
         """Whether this cycle ends because nodes wait to join: seen here, or announced."""
         cycle = self._current()
-        waits = cycle.is_leader and cycle.looked and not cycle.is_over
-        return cycle.is_over or (waits and self._handler.num_nodes_waiting() > 0)
+        if cycle.is_over:
+            return True
+        return cycle.is_leader and cycle.looked and self._handler.num_nodes_waiting() > 0
 
     def _every_agent_succeeded(self) -> bool:
         """Wait for the other agents; a failure there means that this cycle failed here too."""

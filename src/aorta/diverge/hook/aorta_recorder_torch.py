@@ -370,8 +370,8 @@ class RecordingKernels:
                 others.append((len(read), by, tensor))
             key = (tensor.shape, tensor.dtype, tensor.get_device())
             read += (by, (known(key) or digests.kind(tensor)).number, begin)
-        for at, parts, tensor in others:
-            by = parts
+        for at, written, tensor in others:
+            by = written
             if by is None:
                 by = self._emit_unwritten(recorder, digests, place, tensor)
             read[at] = by if isinstance(by, int) else -1 - recorder.number_of(tuple(by), by)
