@@ -38,29 +38,27 @@ _STEP = """
     torch.set_num_threads(1)
     if sys.argv[1] == "dispatched":
         Empty().__enter__()
-    for wide in map(int, os.environ["WIDE"].split()):
-        layer = nn.TransformerEncoderLayer(wide, 4, 4 * wide, dropout=0.0, batch_first=True)
-        model = nn.TransformerEncoder(layer, 4).to(device)
-        optimizer = torch.optim.AdamW(model.parameters())
-        x = torch.randn(16, 64 if wide < 1000 else 1024, wide, device=device)
-        def step():
+    wide = int(os.environ["WIDE"])
+    layer = nn.TransformerEncoderLayer(wide, 4, 4 * wide, dropout=0.0, batch_first=True)
+    model = nn.TransformerEncoder(layer, 4).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    x = torch.randn(16, 64 if wide < 1000 else 1024, wide, device=device)
+
+    def several(steps):
+        began = clock()
+        for _ in range(steps):
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return (clock() - began) / steps
 
-        def wait():
-            if device == "cuda":
-                torch.cuda.synchronize()
-
-        for _ in range(12 if wide < 1000 else 3):  # until all caches and memory are filled
-            step()
-        wait()
-        # What waits to be summed up is so every few steps: all of them count.
-        began = clock()
-        for _ in range(24 if wide < 1000 else 5):
-            step()
-        wait()
-        print((clock() - began) / (24 if wide < 1000 else 5))
+    is_short = device == "cuda" and wide < 1000
+    several(12 if is_short else 3)  # until all caches and memory are filled
+    # What waits to be summed up is so every few steps: all of them count.
+    times = [several(24) for _ in range(5)] if is_short else [several(5)]
+    print(sorted(times)[len(times) // 2])
 """
 
 
@@ -234,19 +232,21 @@ _GOALS = {256: 3.0, 2048: 1.5}
 
 
 def _cost(out: Path, device: str, other: str | None) -> None:
-    """Of three turns the one in the middle."""
-    turns, wide = (3, [256, 2048]) if device == "cuda" else (1, [256])
-    more = {"DEVICE": device, "WIDE": " ".join(map(str, wide)), "CLOCK": "perf_counter"}
+    """Of several turns the one in the middle: from process to process it differs by a fifth."""
     hooks = {**_DISPATCHED, **_hooks(other)}
-    times = _in_turn(out, _STEP, turns, hooks, more)
-    for number, width in enumerate(wide):
-        plain, *others = (
-            sorted(turn[number] for turn in found)[turns // 2] for found in times.values()
-        )
-        print(f"a step of a transformer {width} wide: {1000 * plain:.1f} ms")
-        for name, took in zip(hooks, others, strict=True):
+    for width, turns in ((256, 7), (2048, 3)) if device == "cuda" else ((256, 1),):
+        more = {"DEVICE": device, "WIDE": str(width), "CLOCK": "perf_counter"}
+        times = _in_turn(out / str(width), _STEP, turns, hooks, more)
+        found = {name: sorted(1000 * took for (took,) in each) for name, each in times.items()}
+        plain = found["plain"][turns // 2]
+        for name, took in found.items():
+            middle = took[turns // 2]
+            words = f"{name}: {middle:.1f} ms (of {turns}: {took[0]:.1f} to {took[-1]:.1f})"
             goal = f" (goal: at most {_GOALS[width]})" if name == "recorded" else ""
-            print(f"  {name}: {1000 * took:.1f} ms, {took / plain:.2f} times{goal}")
+            if name == "plain":
+                print(f"a step of a transformer {width} wide, {words}")
+            else:
+                print(f"  {words}, {middle / plain:.2f} times{goal}", flush=True)
 
 
 def _run_script(
