@@ -577,6 +577,25 @@ for word in text.split():
 """
 
 
+@pytest.mark.parametrize(
+    ("failing", "stays"),
+    [
+        ("if sum(widths) > 3: raise ValueError('too wide')", "raise ValueError("),
+        ("rows = widths[9]; total = sum(widths)", "[9]"),
+        ("first = widths[0]; rows = widths[9]", "[9]"),
+        ("for width in widths: assert width < 4, 'too wide'", "assert"),
+    ],
+)
+def test_of_several_statements_in_one_line_it_is_the_one_that_failed(
+    failing: str, stays: str, tmp_path: Path
+) -> None:
+    text = f"import os\nnames = os.listdir('.')\nwidths = [2, 3, 4]\nprint(len(names))\n{failing}\n"
+    lay(tmp_path, {"train.py": text})
+    _, script = reduced(tmp_path, "train.py")
+    assert stays in script
+    assert "names" not in script
+
+
 def test_an_index_that_is_further_out_of_range_is_another_failure(tmp_path: Path) -> None:
     """Without the set the same statement fails, but one row more would not be enough."""
     _, script = reduced(lay(tmp_path, {"train.py": SHORT_TABLE}), "train.py")

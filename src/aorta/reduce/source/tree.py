@@ -57,6 +57,23 @@ def is_in(node: ast.stmt | ast.expr, line: int) -> bool:
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
+def statement_at(tree: ast.AST, line: int, place: Sequence[int] | None) -> ast.stmt | None:
+    """The innermost; of several in one line the one with the expression at that place."""
+    found = [
+        node
+        for node in statements(tree)
+        if is_in(node, line) and (place is None or _holds(place_of(node), place))
+    ]
+    return found[-1] if found else None
+
+
+def _holds(around: Sequence[int], inner: Sequence[int]) -> bool:
+    first, last, begin, end = around
+    inner_first, inner_last, inner_begin, inner_end = inner
+    begins_before = (first, begin) <= (inner_first, inner_begin)
+    return begins_before and (inner_last, inner_end) <= (last, end)
+
+
 def has_run(node: ast.stmt, executed: Collection[int]) -> bool:
     """Whether one of its lines was executed."""
     return any(line in executed for line in range(node.lineno, (node.end_lineno or 0) + 1))

@@ -19,7 +19,7 @@ from aorta.engine.rundir import write_atomically, writing
 from aorta.reduce.experiment import DATA
 from aorta.reduce.source.program import TraceFacts, read_facts
 from aorta.reduce.source.search import Candidate
-from aorta.reduce.source.tree import blocks_of, is_in, root_of, statements, tail_at
+from aorta.reduce.source.tree import blocks_of, root_of, statement_at, tail_at
 
 REPRO = "repro.py"
 ORIGINAL = "original"
@@ -118,10 +118,10 @@ def failing_statement(
         return FailingStatement(message)
     frame = facts.frames[-1]
     tree = ast.parse(sources(frame.file))
-    inner = [node for node in statements(tree) if is_in(node, frame.line)]
-    is_check = bool(inner) and isinstance(inner[-1], _CHECKS) and not facts.in_library
+    failed = statement_at(tree, frame.line, frame.position)
+    is_check = isinstance(failed, _CHECKS) and not facts.in_library
     operation = tail_at(tree, frame.position or ()) if not is_check else ""
-    form = f"{'raise ' * is_check}{_form(inner[-1])}" if inner else ""
+    form = f"{'raise ' * is_check}{_form(failed)}" if failed is not None else ""
     is_whole = not any("undefined" in one.operands for one in facts.frames)
     other = again.frames[-1] if again.frames else replace(frame, operands=(), largest=None)
     operands = tuple((Counter(frame.operands) & Counter(other.operands)).elements())

@@ -186,7 +186,8 @@ class Observer:
         operands: list[str] = []
         largest = None
         try:
-            read = read_at(trace.tb_frame, trace.tb_lineno)
+            column = position[2] if position else None
+            read = read_at(trace.tb_frame, trace.tb_lineno, column)
             operands = sorted(kind_of(value, wrong) for value in read)
             largest = largest_of(read) if isinstance(wrong, IndexError) else None
         except Exception:
@@ -205,9 +206,9 @@ class Observer:
 UNDEFINED = object()
 
 
-def read_at(frame: FrameType, line: int) -> list[Any]:
-    """What each name, attribute and item that the statement in this line reads was when it
-    failed; nothing of one in a lambda or comprehension, which has a frame of its own.
+def read_at(frame: FrameType, line: int, column: int | None) -> list[Any]:
+    """What each name, attribute and item that the statement there reads was when it failed;
+    nothing of one in a lambda or comprehension, which has a frame of its own.
     """
     if frame.f_code.co_name[0] == "<" and frame.f_code.co_name != "<module>":
         return []
@@ -218,9 +219,10 @@ def read_at(frame: FrameType, line: int) -> list[Any]:
     around = [
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+        if isinstance(node, ast.stmt) and is_around(node, line, column)
     ]
-    failing = max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
+    # Of several in one line the inner one comes last.
+    failing = max(reversed(around), key=lambda node: (node.lineno, -(node.end_lineno or 0)))
     own = {node.arg for node in ast.walk(failing) if isinstance(node, ast.arg)}
     for part in ast.walk(failing):
         if isinstance(part, ast.comprehension):
@@ -252,6 +254,14 @@ def read_at(frame: FrameType, line: int) -> list[Any]:
         return [value for value in found if value is not ...]
 
     return reads_of(failing)
+
+
+def is_around(node: Any, line: int, column: int | None) -> bool:
+    """Without a column, before Python 3.11, by its lines."""
+    first, last = node.lineno, node.end_lineno or 0
+    if column is None:
+        return bool(first <= line <= last)
+    return bool((first, node.col_offset) <= (line, column) < (last, node.end_col_offset))
 
 
 def largest_of(values: list[Any]) -> int | None:
