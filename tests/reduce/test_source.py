@@ -596,6 +596,23 @@ def test_of_several_statements_in_one_line_it_is_the_one_that_failed(
     assert "names" not in script
 
 
+def test_what_is_no_program_without_a_statement_is_no_candidate(tmp_path: Path) -> None:
+    counter = """\
+def counter(names):
+    total = len(names)
+    def add(more):
+        nonlocal total
+        total += more
+        assert total < 9, 'too many'
+        return total
+    return add
+"""
+    text = f"{counter}add = counter('abc')\nprint([1, 2])\nfor more in range(9): add(more)\n"
+    _, script = reduced(lay(tmp_path, {"train.py": text}), "train.py")
+    assert "nonlocal total" in script
+    assert "print" not in script
+
+
 def test_an_index_that_is_further_out_of_range_is_another_failure(tmp_path: Path) -> None:
     """Without the set the same statement fails, but one row more would not be enough."""
     _, script = reduced(lay(tmp_path, {"train.py": SHORT_TABLE}), "train.py")

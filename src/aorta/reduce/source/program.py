@@ -170,18 +170,24 @@ def candidates(
             key = f"{step.__name__}: {name}"
             if key in refused:
                 continue
-            text = make()
-            if text and text != program.text and _is_whole(text, program):
-                yield key, text
-            else:
+            text = _made(make, program)
+            if text is None:
                 refused.add(key)
+            else:
+                yield key, text
+
+
+def _made(make: Callable[[], str | None], program: Program) -> str | None:
+    try:
+        text = make()
+        is_one = text and text != program.text and _is_whole(text, program)
+    except SyntaxError:  # such as a `nonlocal` whose assignment is left out
+        return None
+    return text if is_one else None
 
 
 def _is_whole(text: str, program: Program) -> bool:
-    try:
-        if undefined(text):
-            return False
-    except SyntaxError:
+    if undefined(text):
         return False
     nodes = statements(ast.parse(text)) if program.kept else []
     there = {ast.unparse(node) for node in nodes}
