@@ -115,6 +115,16 @@ def test_behind_a_wrapper_the_words_of_the_command_tell_its_failures_apart() -> 
     assert not same_failure(one, other)
 
 
+def test_a_command_that_says_nothing_is_told_by_its_call_and_not_by_counts_before() -> None:
+    one = ended(CALLED, "step 7\nmean 0.4\n")
+    assert one.causes[0].first.type == "CalledProcessError"
+    assert same_failure(one, ended(CALLED, "step 8\nmean 0.3\n"))
+    assert same_failure(one, ended(CALLED))
+    assert not same_failure(one, ended(CALLED.replace("status 1", "status 2"), "mean 0.4\n"))
+    assert not same_failure(one, ended(CALLED, "error: no rows left\n"))
+    assert not same_failure(one, ended("usage: train.py FILE\n", "mean 0.4\n"))
+
+
 def test_a_failing_test_is_told_by_what_failed_and_not_by_the_count_of_tests() -> None:
     def of_pytest(error: str, count: str) -> Failure:
         text = f"E       {error}\n\ntest_a.py:6: {error.partition(':')[0]}\n"

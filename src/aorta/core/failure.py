@@ -74,6 +74,7 @@ _DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
 _QUOTE_CODE = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError"}
 )
+_SAYS_HOW_IT_ENDED = "CalledProcessError"  # a command, and no more than that
 
 
 @dataclass(frozen=True)
@@ -241,8 +242,12 @@ def failure_of(end: TrialEnd) -> Failure:
     words: tuple[str, ...] = ()
     if all(cause.survived for cause in causes):
         words = words_of(*said)
-    if not causes and not words:
-        causes = next((found for found in map(causes_in, texts) if found), ())
+    if not causes:
+        wrapping = next((found for found in map(causes_in, texts) if found), ())
+        # A command that says nothing is told by the line that called it and by how it ended.
+        called = [cause.first.statement for cause in wrapping]
+        is_silent = not (said[0] or any(map(is_error, words)))
+        causes = wrapping if not words or (is_silent and all(called)) else ()
     lines, kind = frozenset((*said[0], *said[1])), _class_of(ended, causes, words)
     if kind == _DEVICE_ASSERT:
         words = tuple(sorted({m[0] for line in lines if (m := _DEVICE_ASSERTION.search(line))}))
@@ -325,7 +330,7 @@ def _same_causes(known: Failure, other: Failure) -> Sameness:
     if not whole and not of_ranks:
         return Sameness(False, "each has an exception that the other has not")
     if known.words and other.words and not _same_words(known, other):
-        return Sameness(False, "the same exception was survived, and other words follow")
+        return Sameness(False, "the same exception, and other words beside it")
     return same[0][2]
 
 
@@ -354,8 +359,9 @@ def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
         return Sameness(False, f"raised in {_place(a)} and in {_place(b)}")
     elsewhere = "" not in {a.statement, b.statement} and a.statement != b.statement
     quotes_code = a.type in _QUOTE_CODE and BUILT_IN in {a.within, b.within}
-    if quotes_code and a.message != b.message and not (learned and covers(a.message, b.message)):
-        return Sameness(False, f"{a.type} with other names: {a.message!r} and {b.message!r}")
+    is_exact = quotes_code or a.type == _SAYS_HOW_IT_ENDED
+    if is_exact and a.message != b.message and not (learned and covers(a.message, b.message)):
+        return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")
     if a.message == b.message or says_the_same(a.message, b.message, seen=seen):
         if elsewhere:
             return Sameness(False, f"two lines of {_place(a)} raised it")
