@@ -862,6 +862,42 @@ def test_annotations_go_but_for_fields_of_a_class() -> None:
     assert "Dict" not in tidied
 
 
+def test_annotations_of_a_function_that_is_decorated_stay() -> None:
+    text = "@show.register\ndef _(x: int) -> str:\n    return 'int'\n"
+    assert "def _(x: int) -> str:" in tidy(f"show = made()\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("bases", "stays"),
+    [
+        ("", False),
+        ("(nn.Module)", False),
+        ("(Plain)", False),
+        ("(Plain, ValueError)", False),
+        ("(Registered)", True),
+        ("(Below)", True),
+        ("(Plain, metaclass=Checked)", True),
+        ("(Enum)", True),
+    ],
+)
+def test_a_class_that_nothing_names_goes_unless_something_hears_of_it(
+    bases: str, stays: bool
+) -> None:
+    text = f"""\
+class Plain:
+    pass
+class Registered:
+    def __init_subclass__(cls):
+        known.append(cls)
+class Below(Registered):
+    pass
+class Net{bases}:
+    size = 3
+run(Plain, Below)
+"""
+    assert ("class Net" in tidy(text)) is stays
+
+
 def test_a_store_that_never_ran_does_not_have_to_stay() -> None:
     text = "def other(table):\n    table['c'] = 3\n\ntable = {}\ntable['a'] = 1\ntable['b']\n"
     frame = UserFrame("repro.py", "<module>", 6, {}, position=[6, 6, 0, 10])

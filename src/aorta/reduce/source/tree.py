@@ -4,8 +4,9 @@ what nothing refers to any more taken away. Nothing here runs the program.
 
 import ast
 import builtins
+import re
 import symtable
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TypeGuard
 
@@ -13,6 +14,9 @@ BLOCKS = ("body", "orelse", "finalbody")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
+_PLAIN_BASE = re.compile(
+    r"^(?:object|ABC|Generic\[\]|\w*(?:Module|Dataset|Error|Exception|Warning))$"
+)
 _KNOWN = frozenset(dir(builtins)).union(
     ("__file__", "__builtins__", "__class__", "__annotations__", "__module__", "__qualname__")
 )
@@ -235,10 +239,11 @@ def tidy(text: str) -> str:
         if id(block) not in fields:  # a class may be made of what its fields are said to be
             block[:] = map(_unannotated, block)
     for node in ast.walk(tree):
-        if isinstance(node, Function):
+        if isinstance(node, Function) and not node.decorator_list:  # which may go by what they say
             node.returns = None
-        elif isinstance(node, ast.arg):
-            node.annotation = None
+            for argument in ast.walk(node.args):
+                if isinstance(argument, ast.arg):
+                    argument.annotation = None
     once = {ast.dump(node): node for node in reversed(tree.body) if isinstance(node, IMPORTS)}
     tree.body = [n for n in tree.body if not isinstance(n, IMPORTS) or once[ast.dump(n)] is n]
     before, made = "", written(tree)
@@ -272,13 +277,33 @@ def _drop_unused(tree: ast.Module) -> None:
             ]
     keep_if(tree, lambda node: not (isinstance(node, IMPORTS) and not node.names))
     uses = {id(node): used_by(node) for node in tree.body}
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
     def is_needed(node: ast.stmt) -> bool:
         if not isinstance(node, DEFINITIONS) or node.decorator_list or node.name in texts:
             return True
+        if isinstance(node, ast.ClassDef) and not _does_nothing(node, classes):
+            return True
         return any(node.name in names for other, names in uses.items() if other != id(node))
 
     tree.body = [node for node in tree.body if is_needed(node)]
+
+
+def _does_nothing(made: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    """Whether a class comes about and nothing else happens: no metaclass and no base hears of it,
+    which may refuse it, or know it by its name from then on.
+    """
+    others = {name: node for name, node in classes.items() if node is not made}
+    bases = [others.get(tail(base)) for base in made.bases]
+    heard = [inner.name for base in bases if base for inner in base.body if _is_function(inner)]
+    return not (made.keywords or "__init_subclass__" in heard) and all(
+        _does_nothing(known, others) if known else bool(_PLAIN_BASE.search(tail(base)))
+        for base, known in zip(made.bases, bases, strict=True)
+    )
+
+
+def _is_function(node: ast.stmt) -> TypeGuard[Function]:
+    return isinstance(node, Function)
 
 
 def _named_in_texts(tree: ast.AST) -> set[str]:
