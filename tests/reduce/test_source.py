@@ -596,6 +596,28 @@ def test_of_several_statements_in_one_line_it_is_the_one_that_failed(
     assert "names" not in script
 
 
+def test_what_a_check_asks_for_its_type_keeps_it(tmp_path: Path) -> None:
+    """An object with the same attributes would fail the same check for another reason."""
+    text = """\
+class Owner:
+    def rename(self):
+        self.name = 'x'
+class Part:
+    def __init__(self, owner):
+        self.owner = owner
+    def check(self):
+        assert isinstance(self.owner, Owner) and self.owner.ready, 'the owner is not ready'
+owner = Owner()
+owner.ready = False
+print('made')
+part = Part(owner)
+part.check()
+"""
+    _, script = reduced(lay(tmp_path, {"train.py": text}), "train.py")
+    assert "owner = Owner()" in script
+    assert "rename" not in script
+
+
 def test_what_is_no_program_without_a_statement_is_no_candidate(tmp_path: Path) -> None:
     counter = """\
 def counter(names):

@@ -28,6 +28,7 @@ from aorta.reduce.source.tree import (
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _OF_A_CONFIGURATION = ("argparse.", "types.", "{", "torch.device(", "torch.float", "pathlib.")
+_ASKS_FOR_A_TYPE = re.compile(r"\b(?:isinstance|issubclass|type)\(")
 _TYPE_OF_NUMBERS = re.compile(r"dtype|device|scalar type|double|half|long|(float|int)\d")
 
 
@@ -153,7 +154,16 @@ class Program:
         """
         has_type = "dtype=" in value or "device(" in value
         is_blamed = has_type and _TYPE_OF_NUMBERS.search(self.facts.message.lower())
-        return not is_blamed and (not self.kept or value.startswith(_OF_A_CONFIGURATION))
+        if is_blamed or not self.kept:
+            return not is_blamed
+        is_another_type = "types.SimpleNamespace" in value and self._asks_for_an_object
+        return value.startswith(_OF_A_CONFIGURATION) and not is_another_type
+
+    @cached_property
+    def _asks_for_an_object(self) -> bool:
+        """Whether the check reads an object of the user's itself and not its attributes alone."""
+        reads = {kind for frame in self.facts.frames[-1:] for kind in frame.operands}
+        return "object" in reads or any(map(_ASKS_FOR_A_TYPE.search, self.kept))
 
 
 Pass = Callable[[Program], Iterator[Edit]]
