@@ -245,9 +245,9 @@ def failure_of(end: TrialEnd) -> Failure:
     if not causes:
         wrapping = next((found for found in map(causes_in, texts) if found), ())
         # A command that says nothing is told by the line that called it and by how it ended.
-        called = [cause.first.statement for cause in wrapping]
         is_silent = not (said[0] or any(map(is_error, words)))
-        causes = wrapping if not words or (is_silent and all(called)) else ()
+        is_called = is_silent and all(cause.first.statement for cause in wrapping)
+        causes = wrapping if is_called or not words else ()
     lines, kind = frozenset((*said[0], *said[1])), _class_of(ended, causes, words)
     if kind == _DEVICE_ASSERT:
         words = tuple(sorted({m[0] for line in lines if (m := _DEVICE_ASSERTION.search(line))}))

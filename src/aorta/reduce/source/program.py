@@ -180,20 +180,11 @@ def candidates(
             key = f"{step.__name__}: {name}"
             if key in refused:
                 continue
-            text = _made(make, program)
-            if text is None:
-                refused.add(key)
-            else:
+            text = make()
+            if text and text != program.text and _is_whole(text, program):
                 yield key, text
-
-
-def _made(make: Callable[[], str | None], program: Program) -> str | None:
-    try:
-        text = make()
-        is_one = text and text != program.text and _is_whole(text, program)
-    except SyntaxError:  # such as a `nonlocal` whose assignment is left out
-        return None
-    return text if is_one else None
+            else:
+                refused.add(key)
 
 
 def _is_whole(text: str, program: Program) -> bool:

@@ -4,6 +4,7 @@ what nothing refers to any more taken away. Nothing here runs the program.
 
 import ast
 import builtins
+import math
 import re
 import symtable
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -62,20 +63,11 @@ def is_in(node: ast.stmt | ast.expr, line: int) -> bool:
 
 
 def statement_at(tree: ast.AST, line: int, place: Sequence[int] | None) -> ast.stmt | None:
-    """The innermost; of several in one line the one with the expression at that place."""
-    found = [
-        node
-        for node in statements(tree)
-        if is_in(node, line) and (place is None or _holds(place_of(node), place))
-    ]
+    """The innermost; of several in one line the last that begins before the place."""
+    at = (place[0], place[2]) if place else (line, math.inf)
+    around = (node for node in statements(tree) if is_in(node, line))
+    found = [node for node in around if (node.lineno, node.col_offset) <= at]
     return found[-1] if found else None
-
-
-def _holds(around: Sequence[int], inner: Sequence[int]) -> bool:
-    first, last, begin, end = around
-    inner_first, inner_last, inner_begin, inner_end = inner
-    begins_before = (first, begin) <= (inner_first, inner_begin)
-    return begins_before and (inner_last, inner_end) <= (last, end)
 
 
 def has_run(node: ast.stmt, executed: Collection[int]) -> bool:
@@ -136,14 +128,14 @@ def yields(node: ast.AST) -> bool:
 
 
 def undefined(text: str) -> set[str]:
-    """Names that are read and that nothing in the program defines. Raises `SyntaxError` for what is
-    no program.
-    """
-    tree = ast.parse(text)
+    """Names that are read and that nothing defines; of what is no program, its text."""
+    try:
+        tree, table = ast.parse(text), symtable.symtable(text, "program", "exec")
+    except SyntaxError:  # such as a `nonlocal` whose assignment is left out
+        return {text}
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     if any(alias.name == "*" for node in imports for alias in node.names):
         return set()
-    table = symtable.symtable(text, "program", "exec")
     top = {symbol.get_name() for symbol in table.get_symbols() if _is_bound(symbol)}
     missing: set[str] = set()
     waiting = [table]
@@ -290,20 +282,14 @@ def _drop_unused(tree: ast.Module) -> None:
 
 
 def _does_nothing(made: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Whether a class comes about and nothing else happens: no metaclass and no base hears of it,
-    which may refuse it, or know it by its name from then on.
-    """
+    """Whether no metaclass and no base hears of this class: they may refuse or register it."""
     others = {name: node for name, node in classes.items() if node is not made}
     bases = [others.get(tail(base)) for base in made.bases]
-    heard = [inner.name for base in bases if base for inner in base.body if _is_function(inner)]
+    heard = {name for base in bases if base for node in base.body for name in defined_by(node)}
     return not (made.keywords or "__init_subclass__" in heard) and all(
         _does_nothing(known, others) if known else bool(_PLAIN_BASE.search(tail(base)))
         for base, known in zip(made.bases, bases, strict=True)
     )
-
-
-def _is_function(node: ast.stmt) -> TypeGuard[Function]:
-    return isinstance(node, Function)
 
 
 def _named_in_texts(tree: ast.AST) -> set[str]:

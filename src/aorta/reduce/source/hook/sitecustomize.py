@@ -186,8 +186,8 @@ class Observer:
         operands: list[str] = []
         largest = None
         try:
-            column = position[2] if position else None
-            read = read_at(trace.tb_frame, trace.tb_lineno, column)
+            column: Any = position[2] if position else sys.maxsize
+            read = read_at(trace.tb_frame, (trace.tb_lineno, column))
             operands = sorted(kind_of(value, wrong) for value in read)
             largest = largest_of(read) if isinstance(wrong, IndexError) else None
         except Exception:
@@ -206,7 +206,7 @@ class Observer:
 UNDEFINED = object()
 
 
-def read_at(frame: FrameType, line: int, column: int | None) -> list[Any]:
+def read_at(frame: FrameType, place: tuple[int, int]) -> list[Any]:
     """What each name, attribute and item that the statement there reads was when it failed;
     nothing of one in a lambda or comprehension, which has a frame of its own.
     """
@@ -219,7 +219,8 @@ def read_at(frame: FrameType, line: int, column: int | None) -> list[Any]:
     around = [
         node
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.stmt) and is_around(node, line, column)
+        if isinstance(node, ast.stmt)
+        and (node.lineno, node.col_offset) <= place <= (node.end_lineno or 0, sys.maxsize)
     ]
     # Of several in one line the inner one comes last.
     failing = max(reversed(around), key=lambda node: (node.lineno, -(node.end_lineno or 0)))
@@ -254,14 +255,6 @@ def read_at(frame: FrameType, line: int, column: int | None) -> list[Any]:
         return [value for value in found if value is not ...]
 
     return reads_of(failing)
-
-
-def is_around(node: Any, line: int, column: int | None) -> bool:
-    """Without a column, before Python 3.11, by its lines."""
-    first, last = node.lineno, node.end_lineno or 0
-    if column is None:
-        return bool(first <= line <= last)
-    return bool((first, node.col_offset) <= (line, column) < (last, node.end_col_offset))
 
 
 def largest_of(values: list[Any]) -> int | None:
