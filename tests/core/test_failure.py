@@ -122,6 +122,8 @@ def test_a_command_that_says_nothing_is_told_by_its_call_and_not_by_counts_befor
     assert same_failure(one, ended(CALLED))
     assert not same_failure(one, ended(CALLED.replace("status 1", "status 2"), "mean 0.4\n"))
     assert not same_failure(one, ended(CALLED, "error: no rows left\n"))
+    began, died = ended("began\n" + CALLED), CALLED.replace("status 1", "status 2")
+    assert not same_failure(began, ended("began\n" + died))
     assert not same_failure(one, ended("usage: train.py FILE\n", "mean 0.4\n"))
 
 

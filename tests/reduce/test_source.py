@@ -584,6 +584,7 @@ for word in text.split():
         ("rows = widths[9]; total = sum(widths)", "[9]"),
         ("first = widths[0]; rows = widths[9]", "[9]"),
         ("for width in widths: assert width < 4, 'too wide'", "assert"),
+        ("class Rows: total = widths[9]", "[9]"),
     ],
 )
 def test_of_several_statements_in_one_line_it_is_the_one_that_failed(

@@ -74,7 +74,6 @@ _DEVICE_ASSERTION = re.compile(r"Assertion [`'].+[`'] failed")
 _QUOTE_CODE = frozenset(
     {"AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError"}
 )
-_SAYS_HOW_IT_ENDED = "CalledProcessError"  # a command, and no more than that
 
 
 @dataclass(frozen=True)
@@ -244,10 +243,9 @@ def failure_of(end: TrialEnd) -> Failure:
         words = words_of(*said)
     if not causes:
         wrapping = next((found for found in map(causes_in, texts) if found), ())
-        # A command that says nothing is told by the line that called it and by how it ended.
-        is_silent = not (said[0] or any(map(is_error, words)))
-        is_called = is_silent and all(cause.first.statement for cause in wrapping)
-        causes = wrapping if is_called or not words else ()
+        # A command that says no error is told by the line that called it and by how it ended.
+        speaks = any(map(is_error, words)) or not all(one.first.statement for one in wrapping)
+        causes = () if words and speaks else wrapping
     lines, kind = frozenset((*said[0], *said[1])), _class_of(ended, causes, words)
     if kind == _DEVICE_ASSERT:
         words = tuple(sorted({m[0] for line in lines if (m := _DEVICE_ASSERTION.search(line))}))
@@ -359,7 +357,7 @@ def _same_raised(a: Raised, b: Raised, seen: int) -> Sameness:
         return Sameness(False, f"raised in {_place(a)} and in {_place(b)}")
     elsewhere = "" not in {a.statement, b.statement} and a.statement != b.statement
     quotes_code = a.type in _QUOTE_CODE and BUILT_IN in {a.within, b.within}
-    is_exact = quotes_code or a.type == _SAYS_HOW_IT_ENDED
+    is_exact = quotes_code or a.type == "CalledProcessError"  # it says how a command ended
     if is_exact and a.message != b.message and not (learned and covers(a.message, b.message)):
         return Sameness(False, f"{a.type} with other words: {a.message!r} and {b.message!r}")
     if a.message == b.message or says_the_same(a.message, b.message, seen=seen):

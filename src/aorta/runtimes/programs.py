@@ -1,12 +1,12 @@
 """A program that is not ours, run to its end for what it says."""
 
-import subprocess
 from collections.abc import Sequence
+from subprocess import CompletedProcess, run
 from typing import Any
 
 
-def heard(words: Sequence[str], text: str = "", **how: Any) -> subprocess.CompletedProcess[str]:
+def heard(words: Sequence[str], text: str = "", **how: Any) -> CompletedProcess[str]:
     """It reads `text`; what it says is text too, whatever its bytes. `how` else it is run."""
     how |= {"capture_output": True, "check": False, "encoding": "utf-8", "errors": "replace"}
-    done: subprocess.CompletedProcess[str] = subprocess.run(words, input=text, **how)  # noqa: PLW1510
+    done: CompletedProcess[str] = run(words, input=text, **how)  # noqa: PLW1510
     return done

@@ -15,9 +15,7 @@ BLOCKS = ("body", "orelse", "finalbody")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORTS = (ast.Import, ast.ImportFrom)
-_PLAIN_BASE = re.compile(
-    r"^(?:object|ABC|Generic\[\]|\w*(?:Module|Dataset|Error|Exception|Warning))$"
-)
+_PLAIN_BASE = re.compile(r"object|ABC|Generic\[\]|\w*(Module|Dataset|Error|Exception|Warning)")
 _KNOWN = frozenset(dir(builtins)).union(
     ("__file__", "__builtins__", "__class__", "__annotations__", "__module__", "__qualname__")
 )
@@ -282,12 +280,15 @@ def _drop_unused(tree: ast.Module) -> None:
 
 
 def _does_nothing(made: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> bool:
-    """Whether no metaclass and no base hears of this class: they may refuse or register it."""
+    """Whether no call in it, no metaclass and no base hears of this class: they may refuse it."""
+    parts = (p for node in made.body if not isinstance(node, DEFINITIONS) for p in own_nodes(node))
+    if any(isinstance(part, (ast.Call, ast.Subscript)) for part in parts):
+        return False
     others = {name: node for name, node in classes.items() if node is not made}
     bases = [others.get(tail(base)) for base in made.bases]
     heard = {name for base in bases if base for node in base.body for name in defined_by(node)}
     return not (made.keywords or "__init_subclass__" in heard) and all(
-        _does_nothing(known, others) if known else bool(_PLAIN_BASE.search(tail(base)))
+        _does_nothing(known, others) if known else bool(_PLAIN_BASE.fullmatch(tail(base)))
         for base, known in zip(made.bases, bases, strict=True)
     )
 
